@@ -20,10 +20,12 @@ const drawTimeline = (frame, data, { time, tell, quiet, link, pick, signal }) =>
   let [chosen, cursor, focus, found] = [-1, -1, null, null];
   let colors = {};
 
-  // Rows from top to bottom: function that draws each, and function that describes a time.
+  // Rows from top to bottom: function that draws each, and function that describes a time. A run that shares its time axis
+  // with a longer one has no values at the right edge.
   const rows = [];
-  const add = (name, height, draw, say, cpu = -1) => {
+  const add = (name, height, draw, describe, cpu = -1) => {
     const top = rows.length ? rows.at(-1).top + rows.at(-1).height + (cpu > 0 ? laneGap : GAP) : AXIS;
+    const say = (ticks) => ticks > data.end ? "after the end of the run" : describe(ticks);
     rows.push({ name, top, height, draw, say, cpu });
   };
   const laneHeight = Math.max(3, Math.min(26, Math.floor(460 / data.lanes.length)));
@@ -213,12 +215,11 @@ const drawTimeline = (frame, data, { time, tell, quiet, link, pick, signal }) =>
     const since = code & 1 ? "since it was woken" : "since it was preempted or yielded";
     if (wait) lines.push(`waited ${span(wait)} for a CPU, ${since}`);
     if (code >> 1) lines.push(`ended: ${REASONS[code >> 1]}`);
-    if (pick && wait) lines.push("click or Enter: why it waited");
+    if (pick && wait) lines.push("click or press Enter to explain this wait");
     return lines.join("\n");
   };
   const sayLane = (cpu, ticks) => {
     const lane = data.lanes[cpu];
-    if (ticks > data.end) return "after the end of the run";
     const index = find(lane.to, ticks);
     if (index < lane.from.length && lane.from[index] <= ticks) return sayInterval(cpu, index);
     const [from, to] = [index ? lane.to[index - 1] : 0, index < lane.from.length ? lane.from[index] : data.end];
@@ -427,8 +428,9 @@ const drawTimeline = (frame, data, { time, tell, quiet, link, pick, signal }) =>
   };
   let pressed = 0;
   canvas.addEventListener("click", (event) => {
-    const row = rowAt(event);
-    if (row && Math.abs(event.clientX - pressed) < 4) pickAt(row, timeAt(local(event)));
+    const [row, x] = [rowAt(event), local(event)];
+    // To the left of the plot are labels.
+    if (row && x >= left && Math.abs(event.clientX - pressed) < 4) pickAt(row, timeAt(x));
   });
   canvas.addEventListener("pointerdown", (event) => {
     pressed = event.clientX;

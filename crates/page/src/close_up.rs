@@ -135,8 +135,9 @@ fn timeline_of(report: &Report<'_>, run: usize, index: usize, name: &str, share:
             (frame(track, Some(&source), name, share))
             noscript { p.quiet { "The timeline requires scripts." } }
             (data::element(&source, &encode(track, share)))
+            // With the timeline of another run between, the text's own run is not obvious.
             @for (title, text) in &track.explanations {
-                details { summary { (title) } (lines(text)) }
+                details { summary { (name) ": " (title) } (lines(text)) }
             }
         } @else if let Some(Err(reason)) = track {
             p.quiet { "There is no timeline: " (report::escape(reason)) }
@@ -165,7 +166,7 @@ fn frame(track: &Track, source: Option<&str>, name: &str, share: usize) -> Marku
             }
             canvas tabindex="0" role="img" aria-label={ "Timeline of " (name) } {}
             span.probe {}
-            p.quiet {
+            p.quiet.help {
                 "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has its own color. \
                  Where a CPU's row is too dense for individual tasks, its height is the share of time in which it ran \
                  tasks. A red background is avoidable idle time: a CPU idled while a task waited that may run there. \

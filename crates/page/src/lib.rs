@@ -32,26 +32,9 @@ pub use scaling_page::{Scaling, scaling};
 pub use track::Track;
 pub use verdict::verdict;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use report::{Content, Details, Record, Table, World, content};
-use sha2::{Digest, Sha256};
-
-/// Style sheet of all pages.
-pub const STYLE: &str = include_str!("../assets/style.css");
-/// Scripts of all pages: they define `Timelines`, `drawTimeline` and `Page`, and start nothing.
-pub const SCRIPTS: &str = concat!(
-    include_str!("../assets/model.js"),
-    include_str!("../assets/timeline.js"),
-    include_str!("../assets/page.js")
-);
-const SCRIPT: &str = concat!(
-    include_str!("../assets/model.js"),
-    include_str!("../assets/timeline.js"),
-    include_str!("../assets/page.js"),
-    "Page.enliven(document);\nPage.start();\n"
-);
+use shell::{Parts, shell};
 
 /// Contents of a page.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,28 +69,18 @@ impl Report<'_> {
 pub fn page(report: &Report<'_>) -> String {
     let content = content(report.records);
     let question = question(&content);
-    let body = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy());
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content={ "weir " (report.version) };
-                title { (question) }
-                style { (PreEscaped(STYLE)) }
-                noscript { style { "tr.why{display:table-row!important}.scripted{display:none!important}" } }
-            }
-            body {
-                (patterns())
-                header { (head(report, &question, verdict(report).as_deref())) }
-                main { (main_sections(report, &content)) }
-                div #tip role="status" aria-live="polite" hidden {}
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
-    };
-    body.into_string()
+    shell(&Parts {
+        version: report.version,
+        title: &question,
+        head: html! {
+            noscript { style { "tr.why{display:table-row!important}.scripted{display:none!important}" } }
+        },
+        header: html! {
+            (patterns())
+            (head(report, &question, verdict(report).as_deref()))
+        },
+        main: main_sections(report, &content),
+    })
 }
 
 /// The main part of the page without its frame, for a page that shows it on demand.
@@ -121,15 +94,6 @@ fn main_sections(report: &Report<'_>, content: &Content) -> Markup {
         (close_up::sections(report, content))
         (foot(content))
     }
-}
-
-/// Security policy of a page: it runs only its own script, and loads and sends nothing.
-fn policy() -> String {
-    format!(
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{}'; base-uri 'none'; \
-         form-action 'none'",
-        BASE64.encode(Sha256::digest(SCRIPT))
-    )
 }
 
 /// Title of the page, as a question.

@@ -2,13 +2,13 @@
 //! The page of `weir load`: for each curve a plot and the report as text.
 
 use crate::plot;
-use crate::shell::shell;
+use crate::shell::short;
 use maud::html;
 use queueing::Curve;
 
 /// Generates the page.
 pub fn load(version: &str, curves: &[Curve]) -> String {
-    shell(version, "How much load can it bear?", &html! { @for curve in curves { (section(curve)) } })
+    short(version, "How much load can it bear?", html! { @for curve in curves { (section(curve)) } })
 }
 
 fn section(curve: &Curve) -> maud::Markup {

@@ -2,7 +2,7 @@
 //! The page of `weir meter`: the largest rows as bars, and the table as text.
 
 use crate::owners::{self, Part};
-use crate::shell::shell;
+use crate::shell::short;
 use maud::{Markup, html};
 
 /// A row: its name and the times that make it up.
@@ -33,7 +33,7 @@ pub struct Metered {
 
 /// Generates the page.
 pub fn meter(version: &str, metered: &Metered) -> String {
-    shell(version, &report::escape(&metered.title), &sections(metered))
+    short(version, &report::escape(&metered.title), sections(metered))
 }
 
 fn sections(metered: &Metered) -> Markup {

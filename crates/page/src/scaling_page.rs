@@ -2,7 +2,7 @@
 //! The page of `weir scale`: for each fit a plot, the report as text, and notes.
 
 use crate::plot;
-use crate::shell::shell;
+use crate::shell::short;
 use maud::html;
 use scaling::Fit;
 
@@ -21,7 +21,7 @@ pub struct Scaling {
 
 /// Generates the page.
 pub fn scaling(version: &str, all: &[Scaling]) -> String {
-    shell(version, "How does it scale?", &html! { @for one in all { (section(one)) } })
+    short(version, "How does it scale?", html! { @for one in all { (section(one)) } })
 }
 
 fn section(one: &Scaling) -> maud::Markup {

@@ -13,11 +13,19 @@ const NAMED: usize = 3;
 /// Changes below this are not named, in parts per million.
 const SMALL_PPM: u128 = 20_000;
 
-/// The outcome of a report; `None` without a run. Tasks that never got a CPU are named: their waits have no end, so no
-/// latency contains them.
+/// The outcome of a report; `None` without a run. Each table of whole runs is judged; with several of them, its title
+/// precedes its sentences. Tasks that never got a CPU are named: their waits have no end, so no latency contains them.
 pub fn verdict(report: &Report<'_>) -> Option<String> {
     let content = report::content(report.records);
-    let table = content.tables.first()?;
+    let tables: Vec<&Table> = content.tables.iter().filter(|table| table.part.is_none()).collect();
+    let title = |table: &Table| if tables.len() > 1 { format!("{}: ", table.title) } else { String::new() };
+    let judged = |table: &&Table| Some(title(table) + &of_table(report, table)?);
+    let said: Vec<String> = tables.iter().filter_map(judged).collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// The outcome of the runs of a table; `None` if nothing can be said.
+fn of_table(report: &Report<'_>, table: &Table) -> Option<String> {
     let broken: Vec<Option<String>> = table.setups.iter().map(|setup| broken(report, setup)).collect();
     let mut said = sentences(table, |setup| broken[setup].is_none());
     said.extend(broken.into_iter().flatten());
@@ -75,7 +83,8 @@ fn against(table: &Table, setup: usize) -> String {
     // One measure of each family (mean, percentiles and maximum of a latency): a headline, or the largest difference.
     all.sort_by_key(|one| (family(one.measure), one.is_better, one.measure.rank, Reverse(one.ratio_ppm)));
     all.dedup_by_key(|difference| (family(difference.measure), difference.is_better));
-    all.sort_by_key(|difference| (Reverse(difference.ratio_ppm), difference.measure.key));
+    // The headline measures come first, although counts of rare events often have larger ratios.
+    all.sort_by_key(|one| (one.measure.rank, Reverse(one.ratio_ppm), one.measure.key));
     let named = |is_better: bool| {
         let some = all.iter().filter(|difference| difference.is_better == is_better).take(NAMED);
         let words: Vec<String> = some.map(|one| format!("{} {}", one.measure.label, one.versus.text)).collect();
@@ -83,14 +92,14 @@ fn against(table: &Table, setup: usize) -> String {
     };
     let (better, worse) = (named(true), named(false));
     let single = first.runs.len() == 1 && name.runs.len() == 1;
-    let hedge = if single { " One run of each shows no more than that it can be so." } else { "" };
+    let hedge = if single { " One run of each: other seeds may differ." } else { "" };
     let said = match (better.is_empty(), worse.is_empty()) {
         (true, true) => return format!("{} and {}: no clear difference of 2\u{a0}% or more.", name.name, first.name),
-        (false, true) => format!("better {better}; nothing is worse by 2\u{a0}% or more"),
-        (true, false) => format!("nothing is better by 2\u{a0}% or more; worse {worse}"),
-        (false, false) => format!("better {better}; worse {worse}"),
+        (false, true) => format!("Better: {better}. Nothing is worse by 2\u{a0}% or more."),
+        (true, false) => format!("Nothing is better by 2\u{a0}% or more. Worse: {worse}."),
+        (false, false) => format!("Better: {better}. Worse: {worse}."),
     };
-    format!("{} against {}: {said}.{hedge}", name.name, first.name)
+    format!("{} against {}. {said}{hedge}", name.name, first.name)
 }
 
 /// First part of the key: measures that share it describe the same thing. Owners of CPU time are measures of their own.
@@ -140,7 +149,7 @@ fn alone(table: &Table) -> Option<String> {
         let part = idle as f64 * 100.0 / elapsed.max(1) as f64;
         said.push(match idle {
             0 => "no CPU idled while a task waited".to_owned(),
-            _ if part < 0.1 => "hardly any CPU idled while a task waited (less than 0.1\u{a0}% of the time)".to_owned(),
+            _ if part < 0.1 => "CPUs idled while a task waited for less than 0.1\u{a0}% of the time".to_owned(),
             _ => format!("for {part:.1}\u{a0}% of the time some CPU idled while a task waited"),
         });
     }
@@ -186,25 +195,56 @@ mod tests {
 
     #[test]
     fn verdict_names_what_is_better_and_what_is_worse() {
-        let rows = vec![
-            row("work_ns", &[1000, 900], "-10 %"),
-            row("wakeup_latency_ns.p99", &[1000, 100], "1/10"),
-            row("context_switches", &[10, 900], "90x"),
-            row("wakeup_latency_ns.mean", &[1000, 995], "-0.5 %"),
-            row("wakeup_latency_ns.max", &[9000, 90], "1/100"),
-            row("wakeup_latency_ns.p50", &[10, 40], "4x"),
-            row("cpu_ns.scheduler", &[10, 70], "7x"),
-        ];
-        let single = "One run of each shows no more than that it can be so.";
+        let rows = || {
+            vec![
+                row("work_ns", &[1000, 900], "-10 %"),
+                row("wakeup_latency_ns.p99", &[1000, 100], "1/10"),
+                row("context_switches", &[10, 900], "90x"),
+                row("wakeup_latency_ns.mean", &[1000, 995], "-0.5 %"),
+                row("wakeup_latency_ns.max", &[9000, 90], "1/100"),
+                row("wakeup_latency_ns.p50", &[10, 40], "4x"),
+                row("cpu_ns.scheduler", &[10, 70], "7x"),
+            ]
+        };
+        let single = "One run of each: other seeds may differ.";
         assert_eq!(
-            sentence(&["a", "b"], rows),
+            sentence(&["a", "b"], rows()),
             format!(
-                "b against a: better wakeup p99 1/10; worse CPU: scheduler 7x, wakeup p50 4x, work done -10 %. {single}"
+                "b against a. Better: wakeup p99 1/10. Worse: work done -10 %, CPU: scheduler 7x, wakeup p50 4x. {single}"
+            )
+        );
+        let is_better = |row: &Row| ["wakeup_latency_ns.p99", "wakeup_latency_ns.max"].contains(&row.measure.key);
+        let (better, worse): (Vec<Row>, Vec<Row>) = rows().into_iter().partition(is_better);
+        assert_eq!(
+            sentence(&["a", "b"], better),
+            format!("b against a. Better: wakeup p99 1/10. Nothing is worse by 2\u{a0}% or more. {single}")
+        );
+        assert_eq!(
+            sentence(&["a", "b"], worse),
+            format!(
+                "b against a. Nothing is better by 2\u{a0}% or more. Worse: work done -10 %, CPU: scheduler 7x, \
+                 wakeup p50 4x. {single}"
             )
         );
         assert_eq!(
             sentence(&["a", "b"], vec![row("work_ns", &[5, 5], "")]),
             "b and a: no clear difference of 2\u{a0}% or more."
+        );
+    }
+
+    #[test]
+    fn verdict_names_headline_measures_before_larger_ratios() {
+        let rows = vec![
+            row("lock_wait_ns", &[1_000_000, 1], "-100 %"),
+            row("cpu_ns.scheduler", &[900, 10], "1/90"),
+            row("run_delay_ns.mean", &[500, 10], "1/50"),
+            row("idle_while_runnable_ns", &[400, 10], "1/40"),
+            row("makespan_ns", &[1000, 900], "-10 %"),
+        ];
+        let said = sentence(&["a", "b"], rows);
+        assert!(
+            said.starts_with("b against a. Better: makespan -10 %, lock wait -100 %, CPU: scheduler 1/90. Nothing"),
+            "{said}"
         );
     }
 

@@ -18,13 +18,13 @@
     one("#status").classList.toggle("failed", failed);
   };
 
-  // --- Workers. An engine is one worker; a call that fails or is cancelled rejects.
+  // --- Workers. An engine is one worker; a call that fails, is cancelled, or comes after the end of the worker rejects.
   let [module, source] = [null, null];
   class Engine {
     constructor() {
       this.worker = new Worker(source);
       this.worker.postMessage({ module });
-      Object.assign(this, { calls: new Map(), last: 0 });
+      Object.assign(this, { calls: new Map(), last: 0, ended: false });
       this.worker.onmessage = ({ data: { call, answer, error, now, end } }) => {
         const { resolve, reject, progress } = this.calls.get(call);
         if (now !== undefined) return progress?.(now, end);
@@ -38,6 +38,7 @@
     }
 
     call(json, { files = [], fresh = false, keep = false, progress } = {}) {
+      if (this.ended) return Promise.reject(new Error("this run is over; run it again"));
       const head = new TextEncoder().encode(JSON.stringify(json));
       const request = new Uint8Array(4 + head.length + files.reduce((sum, file) => sum + file.length, 0));
       new DataView(request.buffer).setUint32(0, head.length, true);
@@ -51,8 +52,10 @@
     }
 
     end() {
+      this.ended = true;
       this.worker.terminate();
       this.calls.forEach(({ reject }) => reject(new Error("cancelled")));
+      this.calls.clear();
     }
   }
 
@@ -119,13 +122,13 @@
   };
 
   const machine = () => one("#shape").value.trim() || one("#machine").value;
-  const workload = () => one("#composition").value.trim() || (edited() ? EDITED : one("#workload").value);
+  const composition = () => one("#composition").value.trim();
+  const workload = () => composition() || (edited() ? EDITED : one("#workload").value);
   const showText = () => {
     const chosen = catalogue.workloads.find(({ name }) => name === one("#workload").value);
     const field = one("#json");
     field.dataset.edited = "";
     field.value = chosen?.text ?? "";
-    one("#editor").hidden = chosen?.text === undefined;
     drawTable();
   };
   const drawTable = () => WorkloadForm.draw(one("#tasks tbody"), one("#json").value, edit);
@@ -134,13 +137,20 @@
     one("#json-error").hidden = drawTable();
     one("#json-error").textContent = "This is not JSON. The run will say where.";
   };
-  const edit = (json) => { setText(json); changed(); };
+  const edit = (json) => {
+    one("#composition").value = "";
+    setText(json);
+    changed();
+  };
 
   const summaries = () => {
+    // The text is that of the chosen workload: a composition has none.
+    const listed = catalogue.workloads.find(({ name }) => name === one("#workload").value);
+    one("#editor").hidden = listed?.text === undefined || composition() !== "";
     const chosen = catalogue.machines.find(({ name }) => name === machine());
     one("#machine-summary").textContent = chosen?.summary ?? "";
     const load = catalogue.workloads.find(({ name }) => name === workload());
-    one("#workload-summary").textContent = edited() ? "edited here" : load?.summary ?? "";
+    one("#workload-summary").textContent = workload() === EDITED ? "edited here" : load?.summary ?? "";
   };
 
   // --- The state, as the link holds it.
@@ -158,7 +168,7 @@
     if (seeds > 1) parts.push(`seeds=${seeds}`);
     if (duration) parts.push(`for=${encode(duration)}`);
     if (without) parts.push(`without=${encode(without)}`);
-    if (edited()) {
+    if (workload === EDITED) {
       const packed = new Uint8Array(await deflate(new Blob([one("#json").value]).stream()));
       let letters = "";
       for (const byte of packed) letters += String.fromCharCode(byte);
@@ -188,12 +198,18 @@
     remember(false);
   };
 
-  const read = async () => {
+  // What a link says; throws if it is damaged.
+  const parse = async (hash) => {
     const given = new Map(), schedulers = [];
-    for (const part of location.hash.slice(1).split("&").filter(Boolean)) {
+    for (const part of hash.slice(1).split("&").filter(Boolean)) {
       const [key, value = ""] = part.split(/=(.*)/s);
       if (key === "s") schedulers.push(decodeURIComponent(value)); else given.set(key, decodeURIComponent(value));
     }
+    if (!given.has("json")) return { given, schedulers, json: null };
+    const packed = await bytesOf(given.get("json"));
+    return { given, schedulers, json: new TextDecoder().decode(await inflate(new Blob([packed]).stream())) };
+  };
+  const show = ({ given, schedulers, json }) => {
     const names = (id) => [...one(id).options].map(({ value }) => value);
     const choose = (id, free, value) => {
       const listed = names(id).includes(value);
@@ -210,13 +226,23 @@
     one("#for").value = given.get("for") ?? "";
     one("#without").value = given.get("without") ?? "";
     showText();
-    if (given.has("json")) {
-      const packed = await bytesOf(given.get("json"));
-      setText(new TextDecoder().decode(await inflate(new Blob([packed]).stream())));
-    }
+    if (json !== null) setText(json);
     summaries();
     one("#command").textContent = commandLine();
-    return given.has("run");
+  };
+  // Fills in the form from the link. Returns whether it asks for a run; a damaged link does not, and leaves the form.
+  const read = async () => {
+    const { hash } = location;
+    try {
+      const said = await parse(hash);
+      // Another link was followed meanwhile.
+      if (location.hash !== hash) return false;
+      show(said);
+      return said.given.has("run");
+    } catch (error) {
+      status(`This link is damaged: ${error.message}`, true);
+      return false;
+    }
   };
 
   // --- A run.
@@ -234,7 +260,7 @@
   const request = (spec, seed, timeline) => {
     const { workload, machine, duration, without } = state();
     const named = filesOf(spec, workload);
-    if (edited()) named.push([EDITED, new TextEncoder().encode(one("#json").value)]);
+    if (workload === EDITED) named.push([EDITED, new TextEncoder().encode(one("#json").value)]);
     const json = {
       op: "run", scheduler: spec, machine, workload, seed, timeline, files: named.map(([name, file]) => [name, file.length]),
     };
@@ -322,7 +348,6 @@
   };
 
   const go = async () => {
-    if (running) return;
     const { schedulers, seed, seeds } = state();
     if (!schedulers.length) return status("No scheduler is chosen.", true);
     const began = performance.now();
@@ -357,7 +382,15 @@
     busy(false);
     document.documentElement.dataset.runs = ++finished;
   };
-  let [latest, finished] = [[], 0];
+  let [latest, finished, current] = [[], 0, null];
+  const cancel = () => engines.forEach((engine) => engine.end());
+  // A run that still goes on is cancelled. Of several calls that wait for its end the first starts the run, with what the
+  // form says then.
+  const start = async () => {
+    if (running) cancel();
+    await current;
+    if (!running) current = go();
+  };
 
   // --- Files that are dropped or chosen.
   const take = async (files) => {
@@ -384,8 +417,8 @@
   };
 
   const listen = () => {
-    one("#setup").addEventListener("submit", (event) => { event.preventDefault(); remember(true).then(go); });
-    one("#cancel").addEventListener("click", () => engines.forEach((engine) => engine.end()));
+    one("#setup").addEventListener("submit", (event) => { event.preventDefault(); remember(true).then(start); });
+    one("#cancel").addEventListener("click", cancel);
     one("#pin").addEventListener("click", () => {
       pinned.filter(({ engine }) => !engines.includes(engine)).forEach(({ engine }) => engine.end());
       pinned = latest.slice(0, 1);
@@ -421,7 +454,7 @@
     addEventListener("hashchange", async () => {
       if (location.hash === written) return;
       written = location.hash;
-      if (await read()) go();
+      if (await read()) start();
     });
   };
 
@@ -456,11 +489,12 @@
     one("#machine").append(...catalogue.machines.map(({ name, cpus }) => option(name, `${name}: ${cpus} CPUs`)));
     one("#workload").append(...catalogue.workloads.map(({ name }) => option(name)));
     listen();
+    show(await parse(""));
+    status("Ready");
     const runs = await read();
     written = location.hash;
-    status("Ready");
     document.documentElement.dataset.ready = "";
-    if (runs) go();
+    if (runs) start();
   };
 
   Page.start();

@@ -51,6 +51,6 @@ onmessage = ({ data }) => {
     // A trap leaves an instance in an unknown state.
     if (keep || !fresh) kept = null;
     const { message } = error;
-    postMessage({ call, error: PANIC.test(message) ? `this is a mistake of Weir: ${message}` : message });
+    postMessage({ call, error: PANIC.test(message) ? `this is a bug in Weir: ${message}` : message });
   }
 };

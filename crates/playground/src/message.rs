@@ -16,15 +16,13 @@ pub fn compose(json: &str, bytes: &[u8]) -> Vec<u8> {
 /// # Errors
 /// If the message is shorter than its length says, or the text is not UTF-8.
 pub fn split(message: &[u8]) -> Result<(&str, &[u8]), Refusal> {
-    let cut = |bytes: &'_ [u8], at: usize| bytes.split_at_checked(at).map(|(head, _)| head.len());
     let (length, rest) = message
         .split_first_chunk::<4>()
         .ok_or_else(|| Refusal::new(format_args!("a message of {} bytes; expected at least 4", message.len())))?;
     let length = u32::from_le_bytes(*length) as usize;
-    if cut(rest, length).is_none() {
-        return Err(Refusal::new(format_args!("a message of {} bytes whose text has {length}", message.len())));
-    }
-    let (text, bytes) = rest.split_at(length);
+    let (text, bytes) = rest
+        .split_at_checked(length)
+        .ok_or_else(|| Refusal::new(format_args!("a message of {} bytes whose text has {length}", message.len())))?;
     let text =
         std::str::from_utf8(text).map_err(|error| Refusal::new(format_args!("the text of a message: {error}")))?;
     Ok((text, bytes))

@@ -19,7 +19,7 @@ pub fn metered(table: &Table) -> Metered {
             ("What did the tasks do with their time?", states_and_meanings(), of_states(states), states.to_text(true))
         }
         Table::Wakeups(wakeups) => (
-            "Who woke whom, and how long did that take?",
+            "Which task woke which, and how long did it wait for a CPU?",
             one("latency", "time from wakeup to CPU"),
             of_wakeups(wakeups),
             wakeups.to_text(true),

@@ -22,6 +22,8 @@ pub struct Browser {
     session: Option<String>,
     /// Errors and console messages of the page, and its network requests.
     complaints: Vec<String>,
+    /// Schemes of the addresses that the page may load.
+    schemes: Vec<&'static str>,
     _profile: tempfile::TempDir,
 }
 
@@ -42,7 +44,8 @@ impl Browser {
         let mut process = command.spawn().unwrap();
         let (to, from) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         let (last, session, complaints) = (0, None, Vec::new());
-        let mut browser = Browser { process, to, from, last, session, complaints, _profile: profile };
+        let schemes = vec!["file:"];
+        let mut browser = Browser { process, to, from, last, session, complaints, schemes, _profile: profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();
         let attached = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
         browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
@@ -50,6 +53,12 @@ impl Browser {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
         Some(browser)
+    }
+
+    /// The same browser, for a page whose workers have their script from the page itself: blob addresses are allowed.
+    pub fn with_workers(mut self) -> Browser {
+        self.schemes.push("blob:");
+        self
     }
 
     pub fn call(&mut self, method: &str, params: Value) -> Value {
@@ -81,9 +90,8 @@ impl Browser {
             Some("Log.entryAdded") => Some(params["entry"].to_string()),
             Some("Network.requestWillBeSent") => {
                 let url = params["request"]["url"].as_str().unwrap_or_default();
-                // A worker has its script from the page itself.
-                let is_local = ["file:", "blob:"].iter().any(|scheme| url.starts_with(scheme));
-                (!is_local).then(|| format!("asks for {url}"))
+                let is_allowed = self.schemes.iter().any(|scheme| url.starts_with(scheme));
+                (!is_allowed).then(|| format!("asks for {url}"))
             }
             _ => None,
         };
@@ -282,7 +290,8 @@ fn html_report_controls_work_by_pointer_and_keyboard() {
     );
     holds(
         "const canvas = one('#run-1 canvas'); one('#run-1 .longest button').click(); await frame(); await frame();
-         return canvas.dataset.to - canvas.dataset.from < 1e8 && one('#run-1 .longest').children.length === 8",
+         return canvas.dataset.to - canvas.dataset.from < 1e8 && one('#run-1 .longest').querySelectorAll('button').length === 8
+           && all('#run-1 .longest button').length === 16",
     );
     // The timeline of the other run is beside it and shows the same span.
     holds(
@@ -302,6 +311,49 @@ fn html_report_controls_work_by_pointer_and_keyboard() {
          const paint = (value) => { theme.value = value; theme.dispatchEvent(new Event('change')); return ground(); };
          return paint('light') === 'rgb(255, 255, 255)' && paint('dark') === 'rgb(21, 24, 28)'",
     );
+    browser.assert_quiet();
+}
+
+#[test]
+fn html_timeline_has_no_values_after_the_end_of_the_shorter_run() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let json = page(directory.path(), LOAD, "fifo vrq --seed 1");
+    let [shorter, longer] = [0, 1].map(|run: usize| json["runs"][run]["elapsed_ns"].as_u64().unwrap());
+    assert!(longer > shorter + shorter / 100, "{shorter} {longer}");
+    browser.open(&directory.path().join("a.html"), 1280);
+    // Each row is a run of equal texts from top to bottom, 10 pixels from the right edge.
+    let shown = browser.run(
+        "const canvas = one('#run-0 canvas'), { right, top, height } = canvas.getBoundingClientRect();
+         while (all('#run-0 [data-ready]').length < 2) await frame();
+         await frame(); await frame();
+         const texts = (x) => [...new Set(Array.from({ length: Math.floor(height) }, (_, y) => {
+           canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: x, clientY: top + y }));
+           return one('#tip').hidden ? '' : one('#tip').textContent;
+         }))].filter(Boolean);
+         return [texts(right - 6), texts(right - 400).length, Number(canvas.dataset.to)]",
+    );
+    assert_eq!(shown[0], json!(["after the end of the run"]));
+    assert!(shown[1].as_u64() > Some(8), "rows of a chain, steps, queues and CPUs: {shown}");
+    assert_eq!(shown[2].as_u64(), Some(longer));
+    browser.assert_quiet();
+}
+
+#[test]
+fn html_report_with_two_timelines_has_the_help_once_and_the_notes_of_both() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    page(directory.path(), LOAD, "fifo kernel --seed 1");
+    browser.open(&directory.path().join("a.html"), 1280);
+    let shown = browser.run(
+        "while (all('#run-0 [data-ready]').length < 2) await frame();
+         const seen = all('#run-0 .timeline p.quiet').filter((text) => text.getClientRects().length);
+         return [seen.map((text) => text.textContent.slice(0, 14)),
+           all('#run-0 > details > summary').map((head) => head.textContent.split(': ')[0])]",
+    );
+    assert_eq!(shown[0], json!(["Drag to move; ", "The rows of qu", "Queues are not"]));
+    let names = shown[1].as_array().unwrap();
+    assert!(!names.is_empty() && names.iter().all(|name| name.as_str().unwrap().starts_with("fifo on")), "{shown}");
     browser.assert_quiet();
 }
 

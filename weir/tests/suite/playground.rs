@@ -5,6 +5,7 @@
 use crate::browser::Browser;
 use playground::{Session, message};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -19,6 +20,11 @@ fn page() -> Option<PathBuf> {
         skip::skip(format_args!("{PAGE} names no page: make test-playground builds and tests it"));
     }
     path
+}
+
+/// A browser for the page, which starts workers.
+fn browser() -> Option<Browser> {
+    Browser::start().map(Browser::with_workers)
 }
 
 /// A run, in the words of a link and of the command line.
@@ -141,7 +147,14 @@ fn ask(session: &mut Session, request: &Value, files: &[&[u8]]) -> (Value, Vec<u
 fn playground_library_returns_the_run_of_the_command_line() {
     let build = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/recorded/build.weir")).unwrap();
     let empty = tempfile::tempdir().unwrap();
-    for one in combinations().iter().skip(3).step_by(4) {
+    let all = combinations();
+    // Prime to the number of places, so that each place occurs.
+    let some: Vec<&Combination> = all[..all.len() - 1].iter().step_by(5).chain(all.last()).collect();
+    let occur = |of: fn(&Combination) -> &str| some.iter().map(|one| of(one)).collect::<BTreeSet<_>>();
+    let places = ["desktop-4c", "laptop-2c4t", "pu:3", "server-64"];
+    assert!(occur(|one| &one.machine).into_iter().eq(places) && occur(|one| &one.schedulers[0]).len() >= 6, "{some:?}");
+    assert!(some.iter().any(|one| one.workload.contains('+')), "{some:?}");
+    for one in some {
         let scheduler = &one.schedulers[0];
         let policy = policies::find(scheduler.split(['@', ',']).next().unwrap());
         let mut files: Vec<(String, &[u8])> = vec![("build".to_owned(), &build)];
@@ -164,7 +177,7 @@ fn playground_library_returns_the_run_of_the_command_line() {
 
 #[test]
 fn playground_page_prints_the_hashes_of_the_command_line() {
-    let (Some(page), Some(mut browser)) = (page(), Browser::start()) else { return };
+    let (Some(page), Some(mut browser)) = (page(), browser()) else { return };
     let empty = tempfile::tempdir().unwrap();
     let mut all: Vec<(Vec<String>, Combination)> = Vec::new();
     let hashes = |runs: &[Value]| runs.iter().map(|run| run["log_hash"].as_str().unwrap().to_owned()).collect();
@@ -196,7 +209,7 @@ const FINISH: &str = "const finish = async (start) => {
 
 #[test]
 fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
-    let (Some(page), Some(mut browser)) = (page(), Browser::start()) else { return };
+    let (Some(page), Some(mut browser)) = (page(), browser()) else { return };
     browser.open(&page, 1280);
     browser.run("while (!('ready' in document.documentElement.dataset)) await frame()");
     let mut holds = |statements: &str| assert_eq!(browser.run(statements), json!(true), "{statements}");
@@ -207,7 +220,7 @@ fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
     );
     holds(&format!(
         "{FINISH} await finish(() => one('#go').click());
-         return all('.lane canvas').length === 2 && one('#verdict').textContent.startsWith('kernel against bfs: ')
+         return all('.lane canvas').length === 2 && one('#verdict').textContent.startsWith('kernel against bfs. ')
            && all('#report tr[data-key]').length > 25 && /&run$/.test(location.hash)"
     ));
     // Timelines show the same span.
@@ -254,8 +267,80 @@ fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
 }
 
 #[test]
+fn playground_link_is_followed_during_a_run_and_refused_if_damaged() {
+    let (Some(page), Some(mut browser)) = (page(), browser()) else { return };
+    browser.open(&page, 1280);
+    browser.run("while (!('ready' in document.documentElement.dataset)) await frame()");
+    let mut holds = |statements: &str| assert_eq!(browser.run(statements), json!(true), "{statements}");
+    // A text that is edited replaces a composition, which has no text of its own.
+    holds(
+        "location.hash = '#s=fifo&m=pu:2&w=./wakes.json%2Ccount=2&seed=0&for=5ms'; await frame(); await frame();
+         const before = one('#composition').value === './wakes.json,count=2' && one('#editor').hidden;
+         one('#json').value = '{ \"tasks\": { \"a\": { \"run\": 1000 } } }'; one('#json').dispatchEvent(new Event('change'));
+         return before && one('#composition').value === '' && !one('#editor').hidden
+           && one('#command').textContent.includes('--workload ./edited.json')",
+    );
+    // And a composition hides the edited text, which is no part of its link.
+    holds(
+        "one('#composition').value = 'video,count=2'; one('#composition').dispatchEvent(new Event('change'));
+         await frame(); await frame();
+         return one('#editor').hidden && !location.hash.includes('json=') && location.hash.includes('&w=video%2Ccount')",
+    );
+    let long =
+        "location.hash = '#s=bfs&m=server-512&w=build&seed=1&run'; while (one('#cancel').disabled) await frame();";
+    holds(&format!(
+        "{long} location.hash = '#s=fifo&m=pu:2&w=video&seed=0&for=50ms&run';
+         while (!one('#hash').textContent) await frame();
+         return one('.lane h3').textContent.startsWith('fifo on pu:2') && one('#command').textContent.includes('sim fifo')"
+    ));
+    holds(&format!(
+        "{FINISH} {long} await finish(() => one('#cancel').click());
+         one('.lane .longest button').click(); for (let wait = 0; one('#why').hidden && wait < 100; wait++) await frame();
+         return one('#why h3').textContent === 'No explanation'
+           && one('#why pre').textContent === 'this run is over; run it again'"
+    ));
+    for damaged in ["s=%E0%A4%A", "s=bfs&json=@@", "s=bfs&json=AAAA"] {
+        holds(&format!(
+            "location.hash = '#s=stride&w=video'; await frame(); await frame(); location.hash = '#{damaged}';
+             for (let wait = 0; !one('#status').matches('.failed') && wait < 100; wait++) await frame();
+             const said = one('#status').textContent; one('#status').classList.remove('failed');
+             return said.startsWith('This link is damaged: ') && one('#command').textContent.includes('sim stride ')"
+        ));
+    }
+    browser.assert_quiet();
+}
+
+/// Presses and releases the mouse button.
+fn click(browser: &mut Browser, [x, y]: [f64; 2]) {
+    for kind in ["mousePressed", "mouseReleased"] {
+        let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
+        browser.call("Input.dispatchMouseEvent", event);
+    }
+}
+
+#[test]
+fn playground_click_on_a_row_label_explains_nothing() {
+    let (Some(page), Some(mut browser)) = (page(), browser()) else { return };
+    browser.open(&page, 1280);
+    browser.run("while (!('ready' in document.documentElement.dataset)) await frame()");
+    // The row of the longest chain of causes, in the second half of the run.
+    let place = browser.run(
+        "location.hash = '#s=bfs&m=pu:2&w=video&seed=0&for=200ms&run'; while (!one('#hash').textContent) await frame();
+         const canvas = one('.lane canvas'); await key(canvas, '+'); canvas.scrollIntoView({ block: 'center' });
+         await frame(); await frame(); const { left, top } = canvas.getBoundingClientRect(); return [left, top + 26]",
+    );
+    let [left, y] = [0, 1].map(|index: usize| place[index].as_f64().unwrap());
+    let waits = "for (let wait = 0; one('#why').hidden && wait < 60; wait++) await frame(); return !one('#why').hidden";
+    click(&mut browser, [left + 20.0, y]);
+    assert_eq!(browser.run(waits), json!(false), "a label was clicked");
+    click(&mut browser, [left + 500.0, y]);
+    assert_eq!(browser.run(waits), json!(true), "the chain was clicked");
+    browser.assert_quiet();
+}
+
+#[test]
 fn playground_runs_dropped_objects_and_fits_a_380_pixel_window() {
-    let (Some(page), Some(mut browser)) = (page(), Browser::start()) else { return };
+    let (Some(page), Some(mut browser)) = (page(), browser()) else { return };
     browser.open(&page, 380);
     browser.run("while (!('ready' in document.documentElement.dataset)) await frame()");
     let object: Vec<u8> = policies::find("fifo").unwrap().object.to_vec();

@@ -207,7 +207,8 @@ fn page_opens_with_a_verdict_that_names_tasks_that_never_ran() {
     }
     let (html, _) = of(&[common::run("fifo", 1000, 5), starving]);
     let verdict = between(&html, "<p class=\"outcome\">", "</p>");
-    assert!(verdict.starts_with("bfs against fifo: better idle while runnable -20.0"), "{verdict}");
+    assert!(verdict.starts_with("bfs against fifo. Better: wakeup mean -20.0"), "{verdict}");
+    assert!(verdict.contains(", idle while runnable -20.0"), "{verdict}");
     assert!(verdict.ends_with(" Under bfs, cleaner, cleaner never ran."), "{verdict}");
     assert!(
         html.find(verdict) < html.find("<svg class=\"plot") && html.find("<svg class=\"plot") < html.find("<table")
@@ -215,4 +216,22 @@ fn page_opens_with_a_verdict_that_names_tasks_that_never_ran() {
     let (html, _) = of(&[common::run("fifo", 1000, 5), common::ejected()]);
     let verdict = between(&html, "<p class=\"outcome\">", "</p>");
     assert!(verdict.ends_with(" was ejected."), "{verdict}");
+}
+
+#[test]
+fn verdict_judges_each_table_and_names_it() {
+    let on = |machine: &str, scheduler: &str, us: u64| {
+        let mut run = common::run(scheduler, 1000, us);
+        run.tags.machine = machine.to_owned();
+        run
+    };
+    let runs = [on("pu:1", "fifo", 50), on("pu:1", "bfs", 5), on("pu:2", "fifo", 5), on("pu:2", "bfs", 50)];
+    let records: Vec<Record> = runs.iter().map(Record::from).collect();
+    let titles: Vec<String> = report::content(&records).tables.iter().map(|table| table.title.clone()).collect();
+    assert_eq!(titles.len(), 2, "{titles:?}");
+    let (html, _) = of(&runs);
+    let verdict = between(&html, "<p class=\"outcome\">", "</p>");
+    let (first, second) = verdict.split_once(&format!(" {}: ", titles[1])).expect(verdict);
+    assert!(first.starts_with(&format!("{}: bfs against fifo. Better: wakeup ", titles[0])), "{verdict}");
+    assert!(second.starts_with("bfs against fifo. ") && second.contains(" Worse: wakeup "), "{verdict}");
 }

@@ -158,6 +158,7 @@ fn names_cannot_end_the_data_element_and_a_missing_timeline_is_explained() {
     let (with, _) = element(&[(0, Ok(two_cpus()))]);
     let (without, data) = element(&[(0, Err("it is <gone>".to_owned()))]);
     assert!(with.contains("<pre>a &lt;/pre&gt;&lt;script&gt;\nb \\u{1b}[1m</pre>"), "explanations are text");
+    assert!(with.contains("<summary>fifo on laptop-2c4t, seed 1: Why</summary>"), "explanations name their run");
     assert_eq!(with.matches("</script").count(), without.matches("</script").count() + 1, "one element of data");
     assert_eq!(data, None);
     assert!(without.contains("There is no timeline: it is &lt;gone&gt;"));
