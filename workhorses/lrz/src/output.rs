@@ -2,7 +2,7 @@
 //! Output file that gets its name only when it is complete.
 //!
 //! Until then it is unnamed (`O_TMPFILE`), so nothing is left behind however the process ends, even by SIGKILL. File
-//! systems without unnamed files get a temporary name instead, which [`remove_temporaries`] removes.
+//! systems without unnamed files get a temporary name instead, which [`remove_temporaries_and`] removes.
 
 use crate::error::{Context, Error, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open, renameat, unlinkat};
@@ -59,10 +59,11 @@ impl Output {
             Some(file) => (File::from(file), None),
             None => {
                 let name = beside(path);
-                // Registered before creation, so that a signal in between removes it.
-                temporaries().push(name.clone());
+                let mut names = temporaries();
                 let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&name);
-                (file.context(|| format!("creating {}", name.display()))?, Some(name))
+                let file = file.context(|| format!("creating {}", name.display()))?;
+                names.push(name.clone());
+                (file, Some(name))
             }
         };
         Ok(Output { file, path: path.to_owned(), replace, temporary })
@@ -80,6 +81,7 @@ impl Output {
     pub fn finish(mut self) -> Result<()> {
         let name = || format!("writing {}", self.path.display());
         self.file.sync_all().context(name)?;
+        let mut names = temporaries();
         let temporary = match self.temporary.take() {
             Some(temporary) => temporary,
             None => {
@@ -92,7 +94,6 @@ impl Output {
                     // Only a rename can replace a file, and only a named file can be renamed.
                     Err(_) => {
                         let temporary = beside(&self.path);
-                        temporaries().push(temporary.clone());
                         linkat(CWD, &own, CWD, &temporary, AtFlags::SYMLINK_FOLLOW)
                             .map_err(io::Error::from)
                             .context(name)?;
@@ -110,7 +111,7 @@ impl Output {
         if !self.replace || renamed.is_err() {
             let _ = unlinkat(CWD, &temporary, AtFlags::empty());
         }
-        temporaries().retain(|known| *known != temporary);
+        names.retain(|known| *known != temporary);
         renamed.map_err(io::Error::from).context(name)
     }
 }
@@ -118,24 +119,28 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
+            let mut names = temporaries();
             let _ = std::fs::remove_file(temporary);
-            temporaries().retain(|known| known != temporary);
+            names.retain(|known| known != temporary);
         }
     }
 }
 
-/// Temporary names in use.
+/// Temporary names in use. Locked while one is created, given up or replaced by the file's own name.
 static TEMPORARIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn temporaries() -> MutexGuard<'static, Vec<PathBuf>> {
     TEMPORARIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes all files with temporary names; to be called before a signal ends the process.
-pub fn remove_temporaries() {
-    for name in temporaries().drain(..) {
+/// Removes all files with temporary names, and then calls `end`, which ends the process. No thread can create another
+/// such file meanwhile.
+pub fn remove_temporaries_and(end: impl FnOnce()) {
+    let mut names = temporaries();
+    for name in names.drain(..) {
         let _ = std::fs::remove_file(name);
     }
+    end();
 }
 
 /// Temporary name in the same directory.
@@ -175,6 +180,22 @@ mod tests {
         assert!(link.is_symlink() && !Path::new("/dev/null").is_file());
         assert!(to_file.is_symlink() && std::fs::read(&file).expect("there") == b"precious");
         assert_eq!(names(directory.path()), ["file", "null", "to file"]);
+    }
+
+    #[test]
+    fn no_file_gets_a_temporary_name_after_all_were_removed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("new");
+        let first = Output::create_named(&path, false).expect("created");
+        assert_eq!(names(directory.path()), [format!(".new.lrz-{}", std::process::id())]);
+        std::thread::scope(|scope| {
+            remove_temporaries_and(|| {
+                let second = scope.spawn(|| Output::create_named(&path, false).map(drop));
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                assert!(!second.is_finished() && names(directory.path()).is_empty());
+            });
+        });
+        drop(first);
     }
 
     #[test]

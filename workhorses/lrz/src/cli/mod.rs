@@ -73,9 +73,10 @@ fn clean_up_after_signals() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(move || {
         for signal in signals.forever() {
-            lrz::output::remove_temporaries();
-            // Die of the signal itself, so that a shell sees which one it was.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
+            lrz::output::remove_temporaries_and(|| {
+                // Die of the signal itself, so that a shell sees which one it was.
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            });
         }
     })?;
     Ok(())
