@@ -41,3 +41,12 @@ pub fn shorten(name: &str, width: usize) -> String {
         _ => name.chars().take(width - 1).chain(['…']).collect(),
     }
 }
+
+/// Shortens a path to a number of characters at its beginning: its end says more.
+pub fn shorten_path(path: &str, width: usize) -> String {
+    let path = report::escape(path);
+    match path.chars().count() {
+        count if count <= width => path.into_owned(),
+        count => ['…'].into_iter().chain(path.chars().skip(count - width + 1)).collect(),
+    }
+}

@@ -3,7 +3,7 @@
 //!
 //! Every nanosecond of a task's life belongs to exactly one state, so the states of a task add up to its life.
 
-use crate::columns::{percent, shorten, table};
+use crate::columns::{percent, shorten, shorten_path, table};
 use crate::{ROWS, Trust};
 use ids::Nanos;
 use serde_json::{Map, Value, json};
@@ -137,6 +137,14 @@ pub struct Task {
 }
 
 impl Task {
+    /// Its row: a cgroup by the end of its path, others by name and PID.
+    fn label(&self) -> String {
+        match &self.cgroup {
+            Some(cgroup) if *cgroup == self.name => shorten_path(&self.name, 28),
+            _ => format!("{}[{}]", shorten(&self.name, 18), self.pid),
+        }
+    }
+
     /// Sum of the states.
     pub fn sum(&self) -> Nanos {
         Nanos(self.states.values().map(|time| time.0).sum())
@@ -217,10 +225,11 @@ impl Microstates {
         let shown = if all { self.tasks.len() } else { ROWS.min(self.tasks.len()) };
         let lives = Nanos(self.tasks.iter().map(|task| task.life.0).sum());
         let mut rows = vec![cells(format!("all {}", self.tasks.len()), lives, &|state| self.total(state))];
-        rows.extend(self.tasks[..shown].iter().map(|task| {
-            let name = format!("{}[{}]", shorten(&task.name, 18), task.pid);
-            cells(name, task.life, &|state| task.states.get(&state).copied())
-        }));
+        rows.extend(
+            self.tasks[..shown]
+                .iter()
+                .map(|task| cells(task.label(), task.life, &|state| task.states.get(&state).copied())),
+        );
         let mut text = self.trust.to_text() + "\n" + &table(&header, 1, &rows);
         if shown < self.tasks.len() {
             text += &format!("{} more tasks; --all shows them\n", self.tasks.len() - shown);
@@ -229,10 +238,9 @@ impl Microstates {
         text += &match self.unbalanced().as_slice() {
             [] => format!("\ncheck: the states of each of {} tasks add up to its life\n", self.tasks.len()),
             [first, others @ ..] => format!(
-                "\nFAILED check: the states of {} tasks do not add up to their lives, first {}[{}]: {} and {}\n",
+                "\nFAILED check: the states of {} tasks do not add up to their lives, first {}: {} and {}\n",
                 others.len() + 1,
-                shorten(&first.name, 18),
-                first.pid,
+                first.label(),
                 first.sum(),
                 first.life
             ),
@@ -261,7 +269,7 @@ impl Microstates {
                 })
                 .collect();
             if !worst.is_empty() {
-                let name = format!("{}[{}]", shorten(&task.name, 18), task.pid);
+                let name = task.label();
                 let line = format!("{name}: blocked {}: {}", percent(blocked, task.life.0), worst.join(", "));
                 text += &(report::wrap("", &line) + "\n");
             }

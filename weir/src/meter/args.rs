@@ -26,7 +26,7 @@ as 2s) it prints a table each interval, COUNT times.
 
 In a real kernel only contended acquisitions are seen: taken and hold are -.
 Locks in user space are seen where they call futex. --holds probes functions that
-take and release the lock in their first argument, which costs about 2 us a call.
+take and release the lock in their first argument; each call traps into the kernel.
 
 Examples:
   weir sim kernel -m server-64 -w build,jobs=64 --save run.weirrun

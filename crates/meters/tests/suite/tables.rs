@@ -41,6 +41,11 @@ fn microstates_of_a_cgroup_are_the_sums_of_its_tasks() {
     let rows: Vec<_> = merged.tasks.iter().map(|task| (&*task.name, task.life)).collect();
     assert_eq!(rows, [("/pool/20", Nanos::from_ms(7)), ("/pool/8", Nanos::from_ms(2_000))]);
     assert!(merged.unbalanced().is_empty());
+    let long = "/user.slice/user-1000.slice/session-3.scope";
+    let mut task = task(30, 30, &[(State::User, 7)]);
+    task.cgroup = Some(long.to_owned());
+    let text = Microstates { trust: trust(), tasks: vec![task] }.by_cgroup().to_text(false);
+    assert!(text.contains("\n…-1000.slice/session-3.scope") && !text.contains("[30]"), "{text}");
 }
 
 #[test]
