@@ -73,8 +73,9 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     Ok(Prepared { calibration, cpus, cgroups, disks, donors, memories })
 }
 
-/// Memory of the tasks that start by themselves, made before time starts, so that no task spends its time on that, and one after the other, so that
-/// the undisturbed times are undisturbed. Each is made on a CPU of its spec, and is on the node of that CPU.
+/// Memory of the tasks that start by themselves. It is made before time starts, so that no task spends its time on that, and
+/// one after the other, so that they do not disturb each other's times of a visit. Each is made on a CPU of its spec, and is
+/// on the node of that CPU.
 fn memories(workload: &Workload, present: &CpuSet) -> Result<BTreeMap<u32, TaskMemory>, ExecuteError> {
     let mut memories = BTreeMap::new();
     let by_themselves = |(_, task): &(u32, &TaskSpec)| matches!(task.start, Start::At(_));
