@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 .PHONY: help demo test test-all test-asan test-vm test-python wheel bench manual deny deps install uninstall test-install
-.PHONY: deb test-deb pictures playground playground-tools test-playground
+.PHONY: deb test-deb pictures playground playground-tools test-playground slides
 
 help:
 	@echo "make demo      compare three schedulers on two simulated machines: a video player beside compilers"
@@ -14,6 +14,7 @@ help:
 	@echo "make deny      licences, advisories and duplicates of the dependencies (network)"
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
 	@echo "make playground  the simulator as one page for a browser, in target/playground"
+	@echo "make slides    the course as slides for a browser, in target/playground"
 	@echo "make test-playground  that page in a browser: its hashes must be those of the command line"
 	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local);"
 	@echo "               with GUIDED=yes built by a profile of its own runs, which is faster"
@@ -117,12 +118,17 @@ pictures:
 playground:
 	@only=build; . ./tools/deps.sh; ./tools/playground.sh
 
+slides:
+	@only=build; . ./tools/deps.sh; built=$${CARGO_TARGET_DIR:-target}/playground; mkdir -p "$$built"; \
+	cargo run -q --locked -p playground-page -- "$$built"
+
 playground-tools:
 	@./tools/playground.sh tools
 
 test-playground: playground
-	@. ./tools/deps.sh; set -ex; WEIR_PLAYGROUND=$$(realpath "$${CARGO_TARGET_DIR:-target}/playground/index.html") \
-		cargo test -p weir --locked -q --test suite playground
+	@. ./tools/deps.sh; set -ex; $(lint); \
+	WEIR_PLAYGROUND=$$(realpath "$${CARGO_TARGET_DIR:-target}/playground/index.html") \
+		cargo test --workspace --locked -q --test suite -- playground slides
 
 # Licences, advisories, duplicates and sources of the dependencies, by deny.toml. The advisories come from the network;
 # `cargo xtask tidy` checks the licences without it.

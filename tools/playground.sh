@@ -93,4 +93,4 @@ else
 fi
 
 mkdir -p "$built/playground"
-cargo run -q --locked -p playground-page -- "$built/wasm/$target/playground/playground.wasm" "$built/playground/index.html"
+cargo run -q --locked -p playground-page -- "$built/wasm/$target/playground/playground.wasm" "$built/playground"

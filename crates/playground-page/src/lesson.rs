@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 /// Beginning of the address of a run, as written in the manual.
-const PLAYGROUND: &str = "../../playground/index.html";
+pub const PLAYGROUND: &str = "../../playground/index.html";
 
 /// A lesson.
 #[derive(Debug)]

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `playground-page MODULE.wasm PAGE.html`: packs the module of `crates/playground`, the policies and the shipped
-//! recordings into one page, which works from a file and from any static server. `make playground` runs it.
+//! `playground-page [MODULE.wasm] DIRECTORY`: packs the module of `crates/playground`, the policies and the shipped
+//! recordings into one page, `index.html`, which works from a file and from any static server; and makes the slides of the
+//! course, `slides.html`. `make playground` and `make slides` run it.
 //!
 //! The page shares style sheet and scripts with the report pages: they are read from `crates/page/assets`. It depends on
 //! no crate of the simulator, as those are compiled for WebAssembly only.
 
 mod lesson;
+mod slides;
 
 use anyhow::{Context, Result, bail};
 use base64::Engine;
@@ -17,6 +19,7 @@ use maud::{DOCTYPE, PreEscaped, html};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::io::Write;
+use std::path::Path;
 use std::{env, fs};
 
 const STYLE: &str = concat!(include_str!("../../page/assets/style.css"), include_str!("../assets/playground.css"));
@@ -27,6 +30,8 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/form.js"),
     include_str!("../assets/playground.js")
 );
+const SLIDES_STYLE: &str = concat!(include_str!("../../page/assets/style.css"), include_str!("../assets/slides.css"));
+const SLIDES_SCRIPT: &str = include_str!("../assets/slides.js");
 /// Script of the workers that run the simulator.
 const WORKER: &str = include_str!("../assets/worker.js");
 const BODY: &str = include_str!("../assets/body.html");
@@ -52,15 +57,55 @@ const RECORDINGS: [(&str, &[u8], &str); 3] = [
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [module, page] = &arguments[..] else { bail!("expected the paths of a module and of the page to write") };
-    let module = fs::read(module).with_context(|| module.clone())?;
-    if !module.starts_with(b"\0asm") {
-        bail!("{}: expected a WebAssembly module", arguments[0]);
+    let (module, directory) = match &arguments[..] {
+        [directory] => (None, directory),
+        [module, directory] => (Some(module), directory),
+        _ => bail!("expected the path of a module, if the playground is to be made, and the directory to write to"),
+    };
+    if let Some(path) = module {
+        let module = fs::read(path).with_context(|| path.clone())?;
+        if !module.starts_with(b"\0asm") {
+            bail!("{path}: expected a WebAssembly module");
+        }
+        let text = text(&module)?;
+        let all = write(directory, "index.html", &text)?;
+        println!("{all} KiB, of which {} KiB are the module", packed(&module)?.len() >> 10);
     }
-    let text = text(&module)?;
-    fs::write(page, &text).with_context(|| page.clone())?;
-    println!("{page}: {} KiB, of which {} KiB are the module", text.len() >> 10, packed(&module)?.len() >> 10);
+    println!("{} KiB", write(directory, "slides.html", &slides())?);
     Ok(())
+}
+
+/// Writes a page, and returns its path with its size in KiB.
+fn write(directory: &str, name: &str, text: &str) -> Result<String> {
+    let path = Path::new(directory).join(name);
+    fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(format!("{}: {}", path.display(), text.len() >> 10))
+}
+
+/// The page of the slides.
+fn slides() -> String {
+    let policy = format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        BASE64.encode(Sha256::digest(SLIDES_SCRIPT))
+    );
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Weir: slides of the course" }
+                style { (PreEscaped(SLIDES_STYLE)) }
+            }
+            body {
+                main { (slides::all(&LESSONS)) }
+                p id="place" {}
+                script { (PreEscaped(SLIDES_SCRIPT)) }
+            }
+        }
+    };
+    page.into_string()
 }
 
 /// The page with this module.

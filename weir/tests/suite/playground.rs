@@ -366,3 +366,29 @@ fn playground_runs_dropped_objects_and_fits_a_380_pixel_window() {
     assert_eq!(unnamed, json!([]), "fields without a name");
     browser.assert_quiet();
 }
+
+#[test]
+fn slides_of_the_course_are_turned_by_keys_and_none_is_too_wide() {
+    let (Some(page), Some(mut browser)) = (page(), Browser::start()) else { return };
+    browser.open(&page.with_file_name("slides.html"), 1280);
+    let mut holds = |statements: &str| assert_eq!(browser.run(statements), json!(true), "{statements}");
+    holds(
+        "await key(document.body, 'ArrowRight');
+         return all('section.shown').length === 1 && one('.shown h1').textContent.startsWith('Lesson 1: ')
+           && one('#place').textContent === `2 / ${all('section').length}`",
+    );
+    holds("await key(document.body, 'Home'); await key(document.body, 'ArrowLeft'); return location.hash === '#1'");
+    holds(
+        "all('.shown a').at(-1).click(); await frame(); await frame();
+         return one('.shown h1').textContent.startsWith('Lesson 8: ')",
+    );
+    let slides = browser.run("return all('section').length").as_u64().unwrap();
+    assert!(slides > 48, "eight lessons of at least six slides");
+    for slide in 1..=slides {
+        let text = "one('.shown').scrollWidth <= innerWidth && all('.shown a').every((link) =>
+            /^(index.html)?#/.test(link.getAttribute('href')) || link.protocol === 'https:')";
+        let statements = format!("location.hash = '{slide}'; await frame(); await frame(); return {text}");
+        assert_eq!(browser.run(&statements), json!(true), "slide {slide}");
+    }
+    browser.assert_quiet();
+}
