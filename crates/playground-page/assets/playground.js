@@ -177,8 +177,13 @@
     if (run) parts.push("run");
     return `#${parts.join("&")}`;
   };
+  let asked = 0;
   const remember = async (run) => {
-    written = await link(run);
+    const own = ++asked;
+    const address = await link(run);
+    // Packing an edited text takes time, in which something else was changed.
+    if (own !== asked) return;
+    written = address;
     // A page from a file may not be allowed to change its history.
     try { history.replaceState(null, "", written); } catch { location.hash = written; }
   };
