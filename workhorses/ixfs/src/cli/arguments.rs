@@ -13,6 +13,8 @@ use std::path::PathBuf;
 #[command(
     name = "ixfs",
     version,
+    // The width of a small terminal; the default is 100.
+    term_width = 80,
     after_help = "Exit status: 0 all is well; 1 a store is or was damaged, or an operation failed; 2 wrong usage or input.
 Examples:
   ixfs mkfs --size 2G store.ixfs

@@ -5,6 +5,7 @@ mod archive;
 mod arguments;
 mod bench;
 mod dump;
+mod locked;
 mod serve;
 mod status;
 
@@ -68,8 +69,7 @@ fn execute(command: &Command) -> anyhow::Result<ExitCode> {
 
 /// Opens a store for writing.
 fn open(store: &Path) -> anyhow::Result<Arc<FileDevice>> {
-    let device = FileDevice::open(store).with_context(|| format!("{}", store.display()))?;
-    Ok(Arc::new(device))
+    Ok(Arc::new(locked::open_locked(store, FileDevice::open)?))
 }
 
 /// Creates a store with a quota of `limit` bytes.
@@ -94,9 +94,7 @@ fn check_store(options: &arguments::Check) -> anyhow::Result<ExitCode> {
     let device: Arc<FileDevice> = if options.repair {
         open(&options.store)?
     } else {
-        let device =
-            FileDevice::open_read_only(&options.store).with_context(|| format!("{}", options.store.display()))?;
-        Arc::new(device)
+        Arc::new(locked::open_locked(&options.store, FileDevice::open_read_only)?)
     };
     let report = match check::check(device, options.repair, now()) {
         Ok(report) => report,
