@@ -37,11 +37,13 @@ pub fn run(options: &Archive) -> anyhow::Result<ExitCode> {
     }
     if options.list {
         let (_, list) = stream::epochs_of(&shared(&store)?).with_context(|| format!("{}", store.display()))?;
+        let mut out = io::stdout().lock();
         for epoch in list {
             if options.format.is_json() {
-                println!("{}", json!({ "name": epoch.name, "time_ns": epoch.time, "generation": epoch.generation }));
+                let line = json!({ "name": epoch.name, "time_ns": epoch.time, "generation": epoch.generation });
+                writeln!(out, "{line}")?;
             } else {
-                println!("{}", epoch.name);
+                writeln!(out, "{}", epoch.name)?;
             }
         }
         return Ok(ExitCode::SUCCESS);

@@ -30,11 +30,17 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     match execute(&arguments.command) {
         Ok(code) => code,
+        // A reader such as `head` has enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ixfs: {error:#}");
             ExitCode::from(USAGE)
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn execute(command: &Command) -> anyhow::Result<ExitCode> {

@@ -101,6 +101,16 @@ fn finish(server: &Server, store: &Path) -> ExitCode {
     }
 }
 
+/// What is wrong where the kernel or the setuid helper refuses to mount.
+fn cannot_mount(directory: &Path, error: std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    let hint = match error.kind() {
+        PermissionDenied | NotFound => "; users other than 0 need /dev/fuse and fusermount3 (package fuse3)",
+        _ => "",
+    };
+    anyhow::anyhow!("mounting at {}: {error}{hint}", directory.display())
+}
+
 /// `ixfs mount`.
 pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
     if !options.directory.is_dir() {
@@ -114,7 +124,7 @@ pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let mut session =
         fuse::mount(server.clone(), &source.to_string_lossy(), &options.directory, options.threads as usize)
-            .with_context(|| format!("mounting at {}", options.directory.display()))?;
+            .map_err(|error| cannot_mount(&options.directory, error))?;
     let _control = control::listen(server.clone(), Interface::Fuse).context("control socket")?;
     let flusher = server.spawn_flusher()?;
     let mut unmounter = session.unmount_callable();

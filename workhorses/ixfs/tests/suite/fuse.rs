@@ -277,3 +277,38 @@ fn wrong_usage_gives_one_error_and_status_2() {
     }
     assert!(!Path::new("nowhere").exists());
 }
+
+#[test]
+fn check_waits_for_the_last_snapshot_after_umount_and_refuses_a_mounted_store() {
+    if !can_mount() {
+        return;
+    }
+    let mut fixture = Fixture::new("64M");
+    fixture.mount("always");
+    // Enough bytes that the snapshot at the end takes longer than the start of `ixfs check`.
+    fs::write(fixture.mnt().join("file"), vec![3; 48 << 20]).unwrap();
+    let refused = ixfs(&["check", fixture.store().to_str().unwrap()]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("mounted at {}", fixture.mnt().display())), "{said}");
+    rustix::mount::unmount(fixture.mnt(), rustix::mount::UnmountFlags::empty()).unwrap();
+    assert!(fixture.check(0).contains("sound: 2 inodes, 12288 pages"));
+    let mode = fs::metadata(fixture.store()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "the store has the files of all users");
+    assert!(fixture.server.take().unwrap().wait().unwrap().success());
+}
+
+#[test]
+fn reader_that_has_enough_is_no_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    assert!(ixfs(&["mkfs", "--size", "1M", store.to_str().unwrap()]).status.success());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for command in ["dump", "status", "check"] {
+        let mut started = Command::new(IXFS);
+        started.arg(command).arg(&store).stdout(writer.try_clone().unwrap());
+        let output = started.stderr(std::process::Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{command}: {output:?}");
+    }
+}
