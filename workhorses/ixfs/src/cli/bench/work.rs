@@ -23,6 +23,14 @@ pub fn measure(places: &Places, tree: &Path, command: &str, rounds: u32) -> anyh
             row.times[place].push(begin.elapsed().as_nanos() as u64);
             fs::remove_dir_all(&copy)?;
         }
+        let seconds = |place: usize| *row.times[place].last().unwrap_or(&0) as f64 / 1e9;
+        eprintln!(
+            "ixfs: round {} of {rounds}: ixfs {:.2} s, tmpfs {:.2} s, disk {:.2} s",
+            round + 1,
+            seconds(IXFS),
+            seconds(TMPFS),
+            seconds(DISK)
+        );
     }
     Ok(row)
 }
