@@ -282,7 +282,7 @@ pub struct Bench {
     /// Files for the listing of a large directory
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub files: u32,
-    /// Measure only operations whose name contains this; may be repeated
+    /// Measure only operations whose name contains this, or none; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
     /// Quota of memory of the store

@@ -270,6 +270,7 @@ fn wrong_usage_gives_one_error_and_status_2() {
         &["serve", file],
         &["dump", file],
         &["archive", "--list", file],
+        &["bench", "--only", "nothing", "."],
     ] {
         let output = ixfs(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -311,4 +312,46 @@ fn reader_that_has_enough_is_no_error() {
         let output = started.stderr(std::process::Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{command}: {output:?}");
     }
+}
+
+#[test]
+fn bench_measures_a_command_and_unmounts_when_it_is_interrupted() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("source"), vec![1; 10_000]).unwrap();
+    let bench = |command: &str| {
+        let mut bench = Command::new(IXFS);
+        bench.args(["bench", "--only", "none", "--size", "16M", "--slow-rounds", "2", "--format", "json"]);
+        bench.args(["--tree", tree.to_str().unwrap(), "--command", command]).arg(directory.path());
+        bench
+    };
+    let done = bench("cat source source > product").output().unwrap();
+    let row: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+    assert_eq!((&row["rounds"], row["ratio"]["floor"].is_null()), (&2.into(), true), "{row}");
+    assert!(row["ratio"]["tmpfs"]["median"].as_f64().unwrap() > 0.0, "{row}");
+
+    let started = directory.path().join("started");
+    let mut running = bench(&format!("touch {}; sleep 0.3", started.display()))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !started.exists() {
+        assert!(running.try_wait().unwrap().is_none(), "bench ends before its command starts");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(running.id() as i32).unwrap(),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(2));
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "only the tree and the file of the command are left: {left:?}");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(directory.path().to_str().unwrap()), "{mounts}");
 }
