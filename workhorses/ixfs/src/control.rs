@@ -50,7 +50,9 @@ pub fn listen(server: Arc<Server>, interface: Interface) -> io::Result<Guard> {
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
             let server = server.clone();
-            let _ = std::thread::Builder::new().name("control".to_owned()).spawn(move || answer(&server, interface, stream));
+            let _ = std::thread::Builder::new()
+                .name("control".to_owned())
+                .spawn(move || answer(&server, interface, stream));
         }
     })?;
     Ok(Guard(path))

@@ -169,15 +169,13 @@ impl From<When> for Durability {
 
 /// Verify a store that is not in use
 #[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 sound; 1 damaged, and what was found or repaired is printed; 2 no
+#[command(after_help = "Exit status: 0 sound; 1 damaged, and what was found or repaired is printed; 2 no
 store, or it is in use. The server of a store that was just unmounted is waited
 for.
 
 Examples:
   ixfs check store.ixfs
-  ixfs check --repair store.ixfs"
-)]
+  ixfs check --repair store.ixfs")]
 pub struct Check {
     /// The store
     pub store: PathBuf,

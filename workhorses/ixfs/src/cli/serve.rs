@@ -4,9 +4,9 @@
 use super::arguments::{Mount, Running, Serve};
 use super::{DAMAGED, make, open};
 use anyhow::{Context, bail};
+use ixfs::control::{self, Interface};
 use ixfs::server::Server;
 use ixfs::store::{Recovery, Store};
-use ixfs::control::{self, Interface};
 use ixfs::{fuse, ninep};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -23,7 +23,10 @@ pub fn store_of(place: &Path) -> anyhow::Result<PathBuf> {
     match mounts()?.into_iter().find(|mount| mount.directory == place && id_of(&mount.source).is_ok()) {
         Some(mount) => Ok(mount.source),
         None => {
-            bail!("{}: no ixfs is mounted there; expected a store or the directory where it is mounted", place.display())
+            bail!(
+                "{}: no ixfs is mounted there; expected a store or the directory where it is mounted",
+                place.display()
+            )
         }
     }
 }
@@ -128,10 +131,13 @@ fn print(out: &mut impl Write, status: &Value) -> io::Result<()> {
     let number = |path: &str| status.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
     let mib = |path: &str| number(path) / f64::from(1 << 20);
     let text = |path: &str| status.pointer(path).and_then(Value::as_str).unwrap_or("none").to_owned();
-    let serving = status["durability"].as_str().map_or_else(|| "not served".to_owned(), |durability| {
-        let served = if status["interface"] == "9p" { "served over 9P" } else { "mounted" };
-        format!("{served}, durability {durability}")
-    });
+    let serving = status["durability"].as_str().map_or_else(
+        || "not served".to_owned(),
+        |durability| {
+            let served = if status["interface"] == "9p" { "served over 9P" } else { "mounted" };
+            format!("{served}, durability {durability}")
+        },
+    );
     writeln!(out, "store         {} ({serving})", text("/store_path"))?;
     let share = 100.0 * number("/memory_used_bytes") / number("/memory_limit_bytes").max(1.0);
     let (used, limit) = (mib("/memory_used_bytes"), mib("/memory_limit_bytes"));
