@@ -38,6 +38,28 @@ fn could(output: &Output) -> bool {
 /// More runnable tasks than one CPU, a sleep, and a parent that waits for its children.
 const SCRIPT: &str = "for i in 1 2 3; do (head -c 3000000 /dev/zero | md5sum >/dev/null) & done; sleep 0.2; wait";
 
+/// The counterpart of `recordings::nix_workloads_from_ixfs_complete_under_each_scheduler` in this machine's kernel.
+#[test]
+fn nix_workloads_from_ixfs_complete_in_the_running_kernel() {
+    let _turn = turn();
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/recorded");
+    for name in ["nix-w1.weir", "nix-w2.weir", "nix-w3.weir"] {
+        let path = recorded.join(name).display().to_string();
+        let described = weir(&recorded, &["workload", &path, "--format", "json"]);
+        let described: Value = serde_json::from_slice(&described.stdout).unwrap();
+        let made = weir(&recorded, &["run", "-w", &path, "--format", "json"]);
+        if !could(&made) {
+            return;
+        }
+        assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+        let document: Value = serde_json::from_slice(&made.stdout).unwrap();
+        let run = &document["runs"][0];
+        assert_eq!((&run["world"], &run["outcome"]), (&"real".into(), &"completed".into()), "{name}");
+        assert!(run["makespan_ns"].as_u64() > Some(0), "{name}: {}", run["makespan_ns"]);
+        assert_eq!(run["work_ns"], described["work_ns"], "{name}");
+    }
+}
+
 #[test]
 fn real_run_explanation_omits_unobserved_queues() {
     let _turn = turn();

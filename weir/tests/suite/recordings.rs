@@ -34,6 +34,29 @@ fn desktop_has_a_video_web_pages_and_a_build() {
     assert_eq!((count("desktop"), count("cc1"), count("make")), (7, 24, 1));
 }
 
+/// W1 and W3 are the same build, from the file server and from local memory; W2 copies files within the server.
+#[test]
+fn nix_workloads_from_ixfs_complete_under_each_scheduler() {
+    let paths = [1, 2, 3].map(|n| format!("{}/../workloads/recorded/nix-w{n}.weir", env!("CARGO_MANIFEST_DIR")));
+    let work = paths.each_ref().map(|path| weir(&["workload", path, "--format", "json"])["work_ns"].as_u64().unwrap());
+    let schedulers = ["kernel", "bfs", "nix@smp", "nix@groups", "nix@amp"];
+    let mut args = [&["sim"], &schedulers[..], &["-m", "nix-32", "--seed", "0", "--format", "json"]].concat();
+    paths.iter().for_each(|path| args.extend(["-w", path]));
+    let document = weir(&args);
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), schedulers.len() * paths.len());
+    for run in runs {
+        let number: usize = run["workload"].as_str().unwrap().strip_prefix("nix-w").unwrap().parse().unwrap();
+        let tasks = run["tasks"].as_array().unwrap();
+        let done: u64 = tasks.iter().map(|task| task["work_ns"].as_u64().unwrap()).sum();
+        assert_eq!((run["outcome"].as_str(), done), (Some("completed"), work[number - 1]), "{}", run["scheduler"]);
+        let count = |name: &str| tasks.iter().filter(|task| task["name"] == name).count();
+        // Threads of the server that answer the kernel, compilers, and copies into and within the server.
+        let expected = [(2, 8, 10), (2, 0, 18), (0, 8, 9)][number - 1];
+        assert_eq!((count("fuser-0") + count("fuser-1"), count("cc1"), count("cp")), expected, "W{number}");
+    }
+}
+
 /// For each recorded workload weir prints once where its uncertainties are listed; for other workloads it prints
 /// nothing.
 #[test]

@@ -13,6 +13,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How clients reach a running server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum Interface {
+    /// It is mounted through FUSE.
+    #[serde(rename = "fuse")]
+    Fuse,
+    /// It listens for 9P clients.
+    #[serde(rename = "9p")]
+    NineP,
+}
+
 /// Longest request, in bytes.
 const MAX_REQUEST: u64 = 256;
 
@@ -28,7 +39,7 @@ pub fn socket_path(id: &[u8; 16]) -> PathBuf {
 }
 
 /// Serves control requests until the process ends. The socket file is removed when the guard is dropped.
-pub fn listen(server: Arc<Server>) -> io::Result<Guard> {
+pub fn listen(server: Arc<Server>, interface: Interface) -> io::Result<Guard> {
     let path = socket_path(&server.store().id());
     // The store is locked, so a socket that exists belongs to a server that died.
     let _ = std::fs::remove_file(&path);
@@ -39,7 +50,9 @@ pub fn listen(server: Arc<Server>) -> io::Result<Guard> {
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
             let server = server.clone();
-            let _ = std::thread::Builder::new().name("control".to_owned()).spawn(move || answer(&server, stream));
+            let _ = std::thread::Builder::new()
+                .name("control".to_owned())
+                .spawn(move || answer(&server, interface, stream));
         }
     })?;
     Ok(Guard(path))
@@ -54,12 +67,16 @@ impl Drop for Guard {
     }
 }
 
-fn answer(server: &Arc<Server>, mut stream: UnixStream) {
+fn answer(server: &Arc<Server>, interface: Interface, mut stream: UnixStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
     let mut line = String::new();
     let read = stream.try_clone().and_then(|half| BufReader::new(half.take(MAX_REQUEST)).read_line(&mut line));
     if read.is_ok() {
-        let _ = writeln!(stream, "{}", respond(server, line.trim()));
+        let mut reply = respond(server, line.trim());
+        if line.trim() == "status" {
+            reply["interface"] = json!(interface);
+        }
+        let _ = writeln!(stream, "{reply}");
     }
 }
 

@@ -113,7 +113,7 @@ impl FuseFileSystem {
 
     fn make(&self, request: &Request, parent: INodeNo, name: &OsStr, new: &New<'_>) -> Result<Attr> {
         let parent = self.server.live(parent.0)?;
-        self.server.write(|tree| {
+        self.server.change(|tree| {
             let ino = tree.create(&caller(request), parent, name.as_bytes(), new)?;
             tree.attr(ino)
         })
@@ -196,7 +196,7 @@ impl Filesystem for FuseFileSystem {
         let caller = caller(request);
         let kills = uid.is_some() || gid.is_some() || size.is_some() && caller.uid != 0;
         let result = self.server.live(ino.0).and_then(|ino| {
-            self.server.write(|tree| {
+            self.server.change(|tree| {
                 if kills {
                     tree.drop_privileges(ino)?;
                 }
@@ -257,7 +257,7 @@ impl Filesystem for FuseFileSystem {
                 exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
             };
             let (from, to) = (self.server.live(parent.0)?, self.server.live(new_parent.0)?);
-            let lost = self.server.write(|tree| {
+            let lost = self.server.change(|tree| {
                 tree.rename(&caller(request), (from, name.as_bytes()), (to, new_name.as_bytes()), flags)
             })?;
             self.server.let_go(lost);
@@ -269,7 +269,7 @@ impl Filesystem for FuseFileSystem {
     fn link(&self, request: &Request, ino: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
         let result = || {
             let (ino, parent) = (self.server.live(ino.0)?, self.server.live(new_parent.0)?);
-            self.server.write(|tree| {
+            self.server.change(|tree| {
                 tree.link(&caller(request), ino, parent, new_name.as_bytes())?;
                 tree.attr(ino)
             })
@@ -317,7 +317,7 @@ impl Filesystem for FuseFileSystem {
     ) {
         let kills = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let result = self.server.live(ino.0).and_then(|ino| {
-            self.server.write_data(|tree| {
+            self.server.change(|tree| {
                 tree.write(&caller(request), ino, offset, data)?;
                 if kills { tree.drop_privileges(ino) } else { Ok(()) }
             })
@@ -395,7 +395,7 @@ impl Filesystem for FuseFileSystem {
     ) {
         let flags = XattrFlags { create: flags & libc::XATTR_CREATE != 0, replace: flags & libc::XATTR_REPLACE != 0 };
         let result = self.server.live(ino.0).and_then(|ino| {
-            self.server.write(|tree| tree.set_xattr(&caller(request), ino, name.as_bytes(), value, flags))
+            self.server.change(|tree| tree.set_xattr(&caller(request), ino, name.as_bytes(), value, flags))
         });
         empty(result, reply);
     }
@@ -415,7 +415,7 @@ impl Filesystem for FuseFileSystem {
         let result = self
             .server
             .live(ino.0)
-            .and_then(|ino| self.server.write(|tree| tree.remove_xattr(&caller(request), ino, name.as_bytes())));
+            .and_then(|ino| self.server.change(|tree| tree.remove_xattr(&caller(request), ino, name.as_bytes())));
         empty(result, reply);
     }
 
@@ -448,7 +448,7 @@ impl Filesystem for FuseFileSystem {
         let known = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE;
         let caller = caller(request);
         let result = self.server.live(ino.0).and_then(|ino| {
-            self.server.write(|tree| match () {
+            self.server.change(|tree| match () {
                 () if mode & !known != 0 || punch && !keep => Err(rustix::io::Errno::OPNOTSUPP),
                 () if punch || zero => tree.punch(&caller, ino, offset, length, zero && !keep),
                 () => tree.allocate(&caller, ino, offset, length, keep),
@@ -487,7 +487,7 @@ impl Filesystem for FuseFileSystem {
         let result = || {
             let (from, to) = (self.server.live(from.0)?, self.server.live(to.0)?);
             let len = len.min(1 << 30);
-            self.server.write(|tree| tree.copy_range(&caller(request), (from, offset_in), (to, offset_out), len))
+            self.server.change(|tree| tree.copy_range(&caller(request), (from, offset_in), (to, offset_out), len))
         };
         match result() {
             Ok(n) => reply.written(n as u32),

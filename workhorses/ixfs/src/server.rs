@@ -333,10 +333,14 @@ impl Server {
         Ok(())
     }
 
-    /// Changes a file's data. Where memory is full, pages of big files leave it first.
-    pub fn write_data<R>(self: &Arc<Self>, mut write: impl FnMut(&mut Tree) -> Result<R, Errno>) -> Result<R, Errno> {
-        match self.write(&mut write) {
-            Err(Errno::NOSPC) if self.make_room() => self.write(write),
+    /// Changes the live tree with an operation that needs memory. If there is too little, pages of big files leave
+    /// memory, and the operation is tried once more.
+    ///
+    /// # Errors
+    /// Those of the operation; `ENOSPC` if it needs more memory than big files have given up.
+    pub fn change<R>(self: &Arc<Self>, mut change: impl FnMut(&mut Tree) -> Result<R, Errno>) -> Result<R, Errno> {
+        match self.write(&mut change) {
+            Err(Errno::NOSPC) if self.make_room() => self.write(change),
             other => other,
         }
     }

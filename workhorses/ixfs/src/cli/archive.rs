@@ -37,11 +37,13 @@ pub fn run(options: &Archive) -> anyhow::Result<ExitCode> {
     }
     if options.list {
         let (_, list) = stream::epochs_of(&shared(&store)?).with_context(|| format!("{}", store.display()))?;
+        let mut out = io::stdout().lock();
         for epoch in list {
             if options.format.is_json() {
-                println!("{}", json!({ "name": epoch.name, "time_ns": epoch.time, "generation": epoch.generation }));
+                let line = json!({ "name": epoch.name, "time_ns": epoch.time, "generation": epoch.generation });
+                writeln!(out, "{line}")?;
             } else {
-                println!("{}", epoch.name);
+                writeln!(out, "{}", epoch.name)?;
             }
         }
         return Ok(ExitCode::SUCCESS);
@@ -74,7 +76,8 @@ fn show(options: &Archive, reply: &Value) -> anyhow::Result<ExitCode> {
     if options.format.is_json() {
         println!("{reply}");
     } else {
-        println!("{}", reply["epoch"].as_str().or(reply["dropped"].as_str()).unwrap_or_default());
+        let dropped = reply["dropped"].as_str().map(|name| format!("dropped {name}"));
+        println!("{}", dropped.as_deref().or(reply["epoch"].as_str()).unwrap_or_default());
     }
     io::stdout().flush()?;
     Ok(ExitCode::SUCCESS)
@@ -109,6 +112,6 @@ fn import(store: &Path, file: &Path) -> anyhow::Result<ExitCode> {
     }
     tree.next_ino = tree.next_ino.max(live.next_ino);
     opened.snapshot(&|| tree.freeze(), now(), Some(&header.name)).with_context(|| format!("{}", store.display()))?;
-    println!("{}", header.name);
+    println!("imported {}", header.name);
     Ok(ExitCode::SUCCESS)
 }

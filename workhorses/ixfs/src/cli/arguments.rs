@@ -13,7 +13,11 @@ use std::path::PathBuf;
 #[command(
     name = "ixfs",
     version,
-    after_help = "Exit status: 0 all is well; 1 a store is or was damaged, or an operation failed; 2 wrong usage or input.
+    // The width of a small terminal; the default is 100.
+    term_width = 80,
+    after_help = "Exit status: 0 all is well; 1 a store is or was damaged, or an operation
+failed; 2 wrong usage or input.
+
 Examples:
   ixfs mkfs --size 2G store.ixfs
   ixfs mount store.ixfs /mnt
@@ -56,8 +60,8 @@ pub enum Command {
 #[command(after_help = "Example:
   ixfs mkfs --size 2G store.ixfs
 
-The store is a sparse file of a little more than twice the quota, for it holds two snapshots while one replaces the other,
-and the room for archived epochs.")]
+The store is a sparse file of a little more than twice the quota, for it holds
+two snapshots while one replaces the other, and the room for archived epochs.")]
 pub struct Mkfs {
     /// File to create, or block device to overwrite
     pub store: PathBuf,
@@ -79,11 +83,11 @@ pub struct Mkfs {
 #[derive(Args)]
 #[command(after_help = "Examples:
   ixfs mount store.ixfs /mnt
-  ixfs mount --size 8G store.ixfs /mnt                 create the store first if there is none
-  ixfs mount --durability everysec store.ixfs /mnt     fsync returns at once; a crash loses about a second
+  ixfs mount --size 8G store.ixfs /mnt
+  ixfs mount --durability everysec store.ixfs /mnt
 
-Unmount with umount, or with SIGTERM to the server: it waits until no program uses the directory, and a second SIGTERM
-does not wait.")]
+Unmount with umount, or with SIGTERM to the server: it waits until no program
+uses the directory, and a second SIGTERM does not wait.")]
 pub struct Mount {
     /// The store
     pub store: PathBuf,
@@ -103,19 +107,21 @@ pub struct Mount {
 #[derive(Args)]
 #[command(after_help = "Examples:
   ixfs serve store.ixfs --unix ixfs.9p
-  mount -t 9p -o trans=unix,version=9p2000.L,cache=mmap ixfs.9p /mnt
+  mount -t 9p -o trans=unix,version=9p2000.L ixfs.9p /mnt
   ixfs serve store.ixfs --tcp 127.0.0.1:5640
 
-The unix socket takes the user from the peer's credentials. TCP has no authentication: any client can claim to be any
-user, so it binds to loopback unless --allow-remote is given.")]
+The unix socket takes the user from the peer's credentials. TCP has no
+authentication: any client can claim to be any user, so it binds to loopback
+unless --allow-remote is given. End the server with SIGTERM.")]
+#[command(group(clap::ArgGroup::new("interfaces").required(true).multiple(true).args(["unix", "tcp"])))]
 pub struct Serve {
     /// The store
     pub store: PathBuf,
     /// Listen on a unix socket at this path
-    #[arg(long, required_unless_present = "tcp")]
+    #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
     /// Listen on this address and port
-    #[arg(long)]
+    #[arg(long, value_name = "ADDR")]
     pub tcp: Option<std::net::SocketAddr>,
     /// Allow a TCP address that other machines reach
     #[arg(long, requires = "tcp")]
@@ -163,9 +169,13 @@ impl From<When> for Durability {
 
 /// Verify a store that is not in use
 #[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 sound; 1 damaged, and what was found or repaired is printed; 2 no store, or it is in use."
-)]
+#[command(after_help = "Exit status: 0 sound; 1 damaged, and what was found or repaired is printed; 2 no
+store, or it is in use. The server of a store that was just unmounted is waited
+for.
+
+Examples:
+  ixfs check store.ixfs
+  ixfs check --repair store.ixfs")]
 pub struct Check {
     /// The store
     pub store: PathBuf,
@@ -179,6 +189,9 @@ pub struct Check {
 
 /// Show fill levels, loss window and fsync latency
 #[derive(Args)]
+#[command(after_help = "Examples:
+  ixfs status --watch /mnt
+  ixfs status --format json store.ixfs")]
 pub struct Status {
     /// A store, or the directory where it is mounted
     pub place: PathBuf,
@@ -193,11 +206,11 @@ pub struct Status {
 /// Keep the present state as an epoch, list or drop epochs
 #[derive(Args)]
 #[command(after_help = "Examples:
-  ixfs archive /mnt                                 freeze an epoch, seen at /mnt/archive/YYYY/MMDD
-  ixfs archive --list --format json store.ixfs
-  ixfs archive --keep 30 /mnt                       drop all but the newest 30
+  ixfs archive /mnt               freeze it, seen at /mnt/archive/YYYY/MMDD
+  ixfs archive --list store.ixfs
+  ixfs archive --keep 30 /mnt     drop all but the newest 30
   ixfs archive --export 2026/1128 store.ixfs > full.ixa
-  ixfs archive --export 2026/1129 --since 2026/1128 store.ixfs | ssh host 'cat > delta.ixa'
+  ixfs archive --export 2026/1129 --since 2026/1128 store.ixfs > delta.ixa
   ixfs archive --import full.ixa copy.ixfs")]
 pub struct Archive {
     /// A store, or the directory where it is mounted
@@ -227,6 +240,11 @@ pub struct Archive {
 
 /// Print the files of a store that is not in use
 #[derive(Args)]
+#[command(after_help = "One line a file: inode, mode, links, user, group, bytes, path.
+
+Examples:
+  ixfs dump store.ixfs
+  ixfs dump --epoch 2026/1128 --format json store.ixfs")]
 pub struct Dump {
     /// The store
     pub store: PathBuf,
@@ -246,9 +264,10 @@ pub struct Dump {
   ixfs bench --only none --recovery 1G /var/tmp
   ixfs bench --only none --tree src/project --command 'make -j2' /var/tmp
 
-Each operation is measured on all four in turn, round by round; the table shows medians, and medians and quartiles of
-the rounds' ratios. Needs user 0 to mount. The floor is a memory file system on the same FUSE library that keeps
-nothing: what is slower is ixfs, what is not is FUSE.")]
+Each operation is measured on all four in turn, round by round; the table shows
+medians, and medians and quartiles of the rounds' ratios. Needs user 0 to mount.
+The floor is a memory file system on the same FUSE library that keeps nothing:
+what takes longer than the floor is due to ixfs, the rest to FUSE.")]
 pub struct Bench {
     /// Directory on the disk to compare with; everything created in it is removed
     pub directory: PathBuf,
@@ -261,7 +280,7 @@ pub struct Bench {
     /// Files for the listing of a large directory
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub files: u32,
-    /// Measure only operations whose name contains this; may be repeated
+    /// Measure only operations whose name contains this, or none; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
     /// Quota of memory of the store

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// `ixfs dump`.
 pub fn run(options: &Dump) -> anyhow::Result<ExitCode> {
     let store = options.store.display();
-    let device = FileDevice::open_read_only(&options.store).with_context(|| format!("{store}"))?;
+    let device = super::locked::open_locked(&options.store, FileDevice::open_read_only)?;
     let (opened, tree, _) = Store::open(Arc::new(device)).with_context(|| format!("{store}"))?;
     let tree = match &options.epoch {
         None => tree,

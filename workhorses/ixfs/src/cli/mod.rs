@@ -5,6 +5,7 @@ mod archive;
 mod arguments;
 mod bench;
 mod dump;
+mod locked;
 mod serve;
 mod status;
 
@@ -29,11 +30,17 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     match execute(&arguments.command) {
         Ok(code) => code,
+        // A reader such as `head` has enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ixfs: {error:#}");
             ExitCode::from(USAGE)
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn execute(command: &Command) -> anyhow::Result<ExitCode> {
@@ -68,8 +75,7 @@ fn execute(command: &Command) -> anyhow::Result<ExitCode> {
 
 /// Opens a store for writing.
 fn open(store: &Path) -> anyhow::Result<Arc<FileDevice>> {
-    let device = FileDevice::open(store).with_context(|| format!("{}", store.display()))?;
-    Ok(Arc::new(device))
+    Ok(Arc::new(locked::open_locked(store, FileDevice::open)?))
 }
 
 /// Creates a store with a quota of `limit` bytes.
@@ -94,9 +100,7 @@ fn check_store(options: &arguments::Check) -> anyhow::Result<ExitCode> {
     let device: Arc<FileDevice> = if options.repair {
         open(&options.store)?
     } else {
-        let device =
-            FileDevice::open_read_only(&options.store).with_context(|| format!("{}", options.store.display()))?;
-        Arc::new(device)
+        Arc::new(locked::open_locked(&options.store, FileDevice::open_read_only)?)
     };
     let report = match check::check(device, options.repair, now()) {
         Ok(report) => report,

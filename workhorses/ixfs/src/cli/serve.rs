@@ -4,9 +4,10 @@
 use super::arguments::{Mount, Running, Serve};
 use super::{DAMAGED, make, open};
 use anyhow::{Context, bail};
+use ixfs::control::{self, Interface};
 use ixfs::server::Server;
 use ixfs::store::{Recovery, Store};
-use ixfs::{control, fuse, ninep};
+use ixfs::{fuse, ninep};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
@@ -67,10 +68,10 @@ fn ready(running: &Running) -> anyhow::Result<()> {
 }
 
 fn start(store: &Path, size: Option<u64>, running: &Running) -> anyhow::Result<Arc<Server>> {
-    if let Some(size) = size
-        && !store.exists()
-    {
-        make(store, size, None, 0)?;
+    match size {
+        _ if store.exists() => {}
+        Some(size) => make(store, size, None, 0)?,
+        None => bail!("{}: no such store; create it with `ixfs mkfs`, or with --size of this command", store.display()),
     }
     let opened = Store::open(open(store)?).with_context(|| format!("{}", store.display()))?;
     report(store, &opened.2);
@@ -100,6 +101,16 @@ fn finish(server: &Server, store: &Path) -> ExitCode {
     }
 }
 
+/// What is wrong where the kernel or the setuid helper refuses to mount.
+fn cannot_mount(directory: &Path, error: std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    let hint = match error.kind() {
+        PermissionDenied | NotFound => "; users other than 0 need /dev/fuse and fusermount3 (package fuse3)",
+        _ => "",
+    };
+    anyhow::anyhow!("mounting at {}: {error}{hint}", directory.display())
+}
+
 /// `ixfs mount`.
 pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
     if !options.directory.is_dir() {
@@ -113,8 +124,8 @@ pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let mut session =
         fuse::mount(server.clone(), &source.to_string_lossy(), &options.directory, options.threads as usize)
-            .with_context(|| format!("mounting at {}", options.directory.display()))?;
-    let _control = control::listen(server.clone()).context("control socket")?;
+            .map_err(|error| cannot_mount(&options.directory, error))?;
+    let _control = control::listen(server.clone(), Interface::Fuse).context("control socket")?;
     let flusher = server.spawn_flusher()?;
     let mut unmounter = session.unmount_callable();
     let (directory, saver) = (options.directory.clone(), server.clone());
@@ -173,7 +184,7 @@ pub fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     if let Some(address) = options.tcp {
         sockets.push(ninep::listen::tcp(server.clone(), address).with_context(|| format!("{address}"))?);
     }
-    let _control = control::listen(server.clone()).context("control socket")?;
+    let _control = control::listen(server.clone(), Interface::NineP).context("control socket")?;
     let flusher = server.spawn_flusher()?;
     ready(&options.running)?;
     signals.forever().next();

@@ -19,19 +19,36 @@ pub fn store_of(place: &Path) -> anyhow::Result<PathBuf> {
         return Ok(place.to_owned());
     }
     let place = place.canonicalize().with_context(|| format!("{}", place.display()))?;
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").context("reading the list of mounts")?;
-    for line in mounts.lines().rev() {
-        let mut halves = line.split(" - ");
-        let (Some(left), Some(right)) = (halves.next(), halves.next()) else { continue };
-        let (Some(at), mut right) = (left.split(' ').nth(4), right.split(' ')) else { continue };
-        let is_fuse = right.next().is_some_and(|kind| kind.starts_with("fuse"));
-        let source = PathBuf::from(unescape(right.next().unwrap_or_default()));
-        // The type does not always name the program, so check whether the source is a store.
-        if Path::new(&unescape(at)) == place && is_fuse && id_of(&source).is_ok() {
-            return Ok(source);
+    // The type does not always name the program, so check whether the source is a store.
+    match mounts()?.into_iter().find(|mount| mount.directory == place && id_of(&mount.source).is_ok()) {
+        Some(mount) => Ok(mount.source),
+        None => {
+            bail!(
+                "{}: no ixfs is mounted there; expected a store or the directory where it is mounted",
+                place.display()
+            )
         }
     }
-    bail!("{}: no ixfs is mounted there; expected a store or the directory where it is mounted", place.display())
+}
+
+/// A mounted FUSE file system.
+pub struct MountPoint {
+    /// Where it is mounted.
+    pub directory: PathBuf,
+    /// What is mounted: for ixfs, the absolute path of the store.
+    pub source: PathBuf,
+}
+
+/// The FUSE file systems that this process sees, the newest mount first.
+pub fn mounts() -> anyhow::Result<Vec<MountPoint>> {
+    let list = std::fs::read_to_string("/proc/self/mountinfo").context("reading the list of mounts")?;
+    let read = |line: &str| {
+        let (left, right) = line.split_once(" - ")?;
+        let (directory, mut right) = (left.split(' ').nth(4)?, right.split(' '));
+        right.next().filter(|kind| kind.starts_with("fuse"))?;
+        Some(MountPoint { directory: unescape(directory).into(), source: unescape(right.next()?).into() })
+    };
+    Ok(list.lines().rev().filter_map(read).collect())
 }
 
 /// Undoes the octal escapes of a mount list.
@@ -114,7 +131,13 @@ fn print(out: &mut impl Write, status: &Value) -> io::Result<()> {
     let number = |path: &str| status.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
     let mib = |path: &str| number(path) / f64::from(1 << 20);
     let text = |path: &str| status.pointer(path).and_then(Value::as_str).unwrap_or("none").to_owned();
-    let serving = status["durability"].as_str().map_or_else(|| "not served".to_owned(), |d| format!("durability {d}"));
+    let serving = status["durability"].as_str().map_or_else(
+        || "not served".to_owned(),
+        |durability| {
+            let served = if status["interface"] == "9p" { "served over 9P" } else { "mounted" };
+            format!("{served}, durability {durability}")
+        },
+    );
     writeln!(out, "store         {} ({serving})", text("/store_path"))?;
     let share = 100.0 * number("/memory_used_bytes") / number("/memory_limit_bytes").max(1.0);
     let (used, limit) = (mib("/memory_used_bytes"), mib("/memory_limit_bytes"));
@@ -140,14 +163,18 @@ fn print(out: &mut impl Write, status: &Value) -> io::Result<()> {
     writeln!(out, "loss window   {window:.3} s (at most {most:.0} s, then the server logs by itself)")?;
     let ms = |path: &str| number(path) / 1e6;
     let latency = "/sync_latency_ns";
-    writeln!(
-        out,
-        "fsync         {} calls; of the last 1024: median {:.3} ms, 99 % {:.3} ms, max {:.3} ms",
-        number(&format!("{latency}/count")),
-        ms(&format!("{latency}/p50")),
-        ms(&format!("{latency}/p99")),
-        ms(&format!("{latency}/max"))
-    )?;
+    if number(&format!("{latency}/count")) == 0.0 {
+        writeln!(out, "fsync         no calls yet")?;
+    } else {
+        writeln!(
+            out,
+            "fsync         {} calls; of the last 1024: median {:.3} ms, 99 % {:.3} ms, max {:.3} ms",
+            number(&format!("{latency}/count")),
+            ms(&format!("{latency}/p50")),
+            ms(&format!("{latency}/p99")),
+            ms(&format!("{latency}/max"))
+        )?;
+    }
     if let Some(error) = status["last_error"].as_str() {
         writeln!(out, "FAILING       {error}: changes are in memory only")?;
     }

@@ -280,7 +280,7 @@ impl Session {
         match &mut fid.kind {
             Kind::Open(modes) if *modes & WRITE != 0 => {
                 let ino = server.live(fid.ino)?;
-                server.write_data(|tree| tree.write(&caller, ino, offset, data))?;
+                server.change(|tree| tree.write(&caller, ino, offset, data))?;
             }
             Kind::XattrWrite(_, size, _, value) => {
                 if offset != value.len() as u64 || value.len() + data.len() > *size {
@@ -317,7 +317,7 @@ impl Session {
         }
         if flags as i32 & libc::O_TRUNC != 0 && modes & WRITE != 0 {
             let set = SetAttr { size: Some(0), ..SetAttr::default() };
-            self.server.write(|tree| tree.setattr(&caller, ino, &set, true))?;
+            self.server.change(|tree| tree.setattr(&caller, ino, &set, true))?;
         }
         if let Some(fid) = self.fids.get_mut(&fid) {
             fid.kind = Kind::Open(modes);
@@ -331,7 +331,7 @@ impl Session {
             caller.gid = gid;
         }
         let parent = self.server.live(self.fid(fid)?.ino)?;
-        self.server.write(|tree| tree.create(&caller, parent, name, new).and_then(|ino| tree.attr(ino)))
+        self.server.change(|tree| tree.create(&caller, parent, name, new).and_then(|ino| tree.attr(ino)))
     }
 
     fn create(&mut self, tag: u16, fid: u32, name: &[u8], flags: u32, mode: u32, gid: u32) -> Result<Message> {
@@ -355,7 +355,7 @@ impl Session {
         let result = || {
             let (dir, name) = reached.ok_or(Errno::BUSY)?;
             let (ino, dir) = (self.server.live(ino)?, self.server.live(dir)?);
-            let lost = self.server.write(|tree| {
+            let lost = self.server.change(|tree| {
                 // The name may refer to another file by now.
                 if tree.lookup(&caller, dir, &name)? != ino {
                     return Err(Errno::NOENT);
@@ -384,7 +384,7 @@ impl Session {
     fn link(&mut self, tag: u16, dir: u32, fid: u32, name: &[u8]) -> Result<Message> {
         let caller = self.caller(dir)?;
         let (dir, ino) = (self.server.live(self.fid(dir)?.ino)?, self.server.live(self.fid(fid)?.ino)?);
-        self.server.write(|tree| tree.link(&caller, ino, dir, name))?;
+        self.server.change(|tree| tree.link(&caller, ino, dir, name))?;
         Ok(Message::new(71, tag))
     }
 
@@ -392,7 +392,7 @@ impl Session {
         let caller = self.caller(from)?;
         let (from, to) = (self.server.live(self.fid(from)?.ino)?, self.server.live(self.fid(to)?.ino)?);
         let lost =
-            self.server.write(|tree| tree.rename(&caller, (from, name), (to, newname), RenameFlags::default()))?;
+            self.server.change(|tree| tree.rename(&caller, (from, name), (to, newname), RenameFlags::default()))?;
         self.server.let_go(lost);
         Ok(Message::new(75, tag))
     }
@@ -401,7 +401,7 @@ impl Session {
         let caller = self.caller(fid)?;
         let (from, old) = self.fid(fid)?.reached.clone().ok_or(Errno::BUSY)?;
         let (from, to) = (self.server.live(from)?, self.server.live(self.fid(dir)?.ino)?);
-        let lost = self.server.write(|tree| tree.rename(&caller, (from, &old), (to, name), RenameFlags::default()))?;
+        let lost = self.server.change(|tree| tree.rename(&caller, (from, &old), (to, name), RenameFlags::default()))?;
         self.server.let_go(lost);
         if let Some(fid) = self.fids.get_mut(&fid) {
             fid.reached = Some((to, name.to_vec()));
@@ -451,7 +451,7 @@ impl Session {
         let fid = self.fid(fid)?;
         let opened = matches!(fid.kind, Kind::Open(modes) if modes & WRITE != 0);
         let ino = self.server.live(fid.ino)?;
-        self.server.write(|tree| tree.setattr(&caller, ino, &change, opened))?;
+        self.server.change(|tree| tree.setattr(&caller, ino, &change, opened))?;
         Ok(Message::new(27, tag))
     }
 
@@ -516,7 +516,7 @@ impl Session {
         if value.len() != size {
             return Err(Errno::INVAL);
         }
-        self.server.write(|tree| match size {
+        self.server.change(|tree| match size {
             0 if flags.replace => tree.remove_xattr(caller, ino, name),
             _ => tree.set_xattr(caller, ino, name, value, flags),
         })

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Bytes that can be read, written and flushed.
@@ -55,9 +55,9 @@ impl FileDevice {
         Self::new(File::open(path)?)
     }
 
-    /// Creates a file of `len` bytes that must not exist.
+    /// Creates a file of `len` bytes that must not exist. Only its owner may read it: it contains the files of all users.
     pub fn create(path: &Path, len: u64) -> io::Result<FileDevice> {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         lock(&file)?;
         file.set_len(len)?;
         Self::new(file)
@@ -74,7 +74,7 @@ fn lock(file: &File) -> io::Result<()> {
     use rustix::fs::{FlockOperation, flock};
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
         rustix::io::Errno::WOULDBLOCK => {
-            io::Error::new(io::ErrorKind::WouldBlock, "another process has the store open; stop that one first")
+            io::Error::new(io::ErrorKind::WouldBlock, "another process has the store open; stop that process first")
         }
         other => other.into(),
     })

@@ -121,7 +121,7 @@ pub enum StoreError {
     )]
     Gap(Box<Gap>),
     /// The size asked for is too small or too large.
-    #[error("a store of {bytes} bytes is not possible: expected {min} to {max}")]
+    #[error("a size of {} is not possible: expected {} to {}", readable(*bytes), readable(*min), readable(*max))]
     Size {
         /// The size asked for.
         bytes: u64,
@@ -138,6 +138,15 @@ pub enum StoreError {
         /// What is wrong.
         what: &'static str,
     },
+}
+
+/// A number of bytes as a message shows it: `256 KiB`, or exactly where no larger unit divides it.
+fn readable(bytes: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} bytes"),
+    }
 }
 
 impl StoreError {

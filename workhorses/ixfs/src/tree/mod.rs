@@ -312,13 +312,13 @@ impl Tree {
         self.data(ino)?.seek(offset, data)
     }
 
-    /// Shares a range of pages between files where both offsets and the length are whole pages, else copies. Returns
-    /// the number of bytes copied, fewer at the end of the source.
+    /// Copies a range from one file to another, or within a file. Returns the number of bytes copied: fewer than `len`
+    /// at the end of the source, or where the quota ends.
     pub fn copy_range(&mut self, caller: &Caller, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
         let source = self.data(from.0)?.clone();
         let len = len.min(source.len.saturating_sub(from.1)).min(1 << 30);
         let mut done = 0;
-        let mut buffer = vec![0; (1 << 20).min(len as usize)];
+        let mut buffer = vec![0; (64 << 10).min(len as usize)];
         while done < len {
             let part = buffer.len().min((len - done) as usize);
             let n = source.read(from.1 + done, &mut buffer[..part], &*self.fetch)?;

@@ -1,106 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program, with a real mount. Where FUSE cannot be used, the tests say so and pass.
 
+use crate::common::Random;
+use crate::common::program::{Fixture, IXFS, can_mount, ixfs};
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
-
-const IXFS: &str = env!("CARGO_BIN_EXE_ixfs");
-
-fn can_mount() -> bool {
-    let can = rustix::process::geteuid().is_root() && File::options().write(true).read(true).open("/dev/fuse").is_ok();
-    if !can {
-        skip::skip("mounting needs /dev/fuse and user 0");
-    }
-    can
-}
-
-fn ixfs(arguments: &[&str]) -> Output {
-    Command::new(IXFS).args(arguments).output().expect("the program runs")
-}
-
-/// A store and a directory to mount it at; unmounted when dropped.
-struct Fixture {
-    directory: tempfile::TempDir,
-    server: Option<Child>,
-}
-
-impl Fixture {
-    fn new(size: &str) -> Fixture {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join("mnt")).unwrap();
-        let fixture = Fixture { directory, server: None };
-        let made = ixfs(&["mkfs", "--size", size, fixture.store().to_str().unwrap()]);
-        assert!(made.status.success(), "{made:?}");
-        fixture
-    }
-
-    fn store(&self) -> PathBuf {
-        self.directory.path().join("store")
-    }
-
-    fn mnt(&self) -> PathBuf {
-        self.directory.path().join("mnt")
-    }
-
-    fn mount(&mut self, durability: &str) {
-        let server = Command::new(IXFS)
-            .args(["mount", "--foreground", "--durability", durability])
-            .args([self.store(), self.mnt()])
-            .env("IXFS_READY", "1")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        self.server = Some(server);
-        let mut line = [0; 6];
-        let output = self.server.as_mut().unwrap().stdout.as_mut().unwrap();
-        output.read_exact(&mut line).expect("the server says that it is ready");
-        assert_eq!(&line, b"ready\n");
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        let id = self.server.as_ref().unwrap().id() as i32;
-        rustix::process::kill_process(rustix::process::Pid::from_raw(id).unwrap(), signal).unwrap();
-    }
-
-    /// Ends the server cleanly.
-    fn stop(&mut self) {
-        self.signal(rustix::process::Signal::TERM);
-        let status = self.server.take().unwrap().wait().unwrap();
-        assert!(status.success(), "{status:?}");
-    }
-
-    /// Kills the server. The dead mount stays, so that programs get errors.
-    fn kill(&mut self) {
-        self.signal(rustix::process::Signal::KILL);
-        self.server.take().unwrap().wait().unwrap();
-    }
-
-    /// Takes a dead mount away.
-    fn detach(&self) {
-        let _ = rustix::mount::unmount(self.mnt(), rustix::mount::UnmountFlags::DETACH);
-    }
-
-    fn check(&self, expected: i32) -> String {
-        let checked = ixfs(&["check", self.store().to_str().unwrap()]);
-        let text = String::from_utf8(checked.stdout).unwrap();
-        assert_eq!(checked.status.code(), Some(expected), "{text}");
-        text
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-            let _ = rustix::mount::unmount(self.mnt(), rustix::mount::UnmountFlags::DETACH);
-        }
-    }
-}
 
 fn status(place: &Path) -> serde_json::Value {
     let output = ixfs(&["status", "--format", "json", place.to_str().unwrap()]);
@@ -161,46 +69,67 @@ fn removed_open_file_can_be_used_until_it_is_closed() {
     fixture.stop();
 }
 
+/// Names that the load below replaces in turn.
+const SLOTS: u64 = 64;
+
+/// Replaces files one after the other as programs do that must not lose the old content before they have the new one:
+/// write a new file, `fsync` it, rename it, `fsync` the directory. Ends when the server has been killed; returns the
+/// number of the first file whose replacement was not acknowledged.
+fn replace_files(mnt: &Path, mut number: u64) -> u64 {
+    let replace = |number: u64| -> std::io::Result<()> {
+        let mut file = File::create(mnt.join("new"))?;
+        file.write_all(&content(number))?;
+        file.sync_all()?;
+        fs::rename(mnt.join("new"), mnt.join(format!("file{}", number % SLOTS)))?;
+        File::open(mnt)?.sync_all()
+    };
+    loop {
+        if let Err(error) = replace(number) {
+            let killed = [libc::ENOTCONN, libc::ECONNABORTED].map(Some).contains(&error.raw_os_error());
+            assert!(killed, "file {number}: {error}");
+            return number;
+        }
+        number += 1;
+    }
+}
+
 #[test]
-fn synced_files_survive_sigkill_under_load() {
+fn replaced_files_survive_sigkill_under_load() {
     if !can_mount() {
         return;
     }
     let rounds = std::env::var("IXFS_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
-    let mut fixture = Fixture::new("32M");
-    let mut synced = 0;
+    let mut fixture = Fixture::new("4M");
+    // The first file that may be lost: those before it were acknowledged.
+    let mut next = 0;
+    let mut random = Random(23);
     for round in 0..rounds {
         fixture.mount("always");
         let mnt = fixture.mnt();
-        for number in 0..synced {
-            let found = fs::read(mnt.join(format!("file{number}")));
-            assert_eq!(found.unwrap_or_default(), content(number), "round {round}: file{number} is lost");
+        for slot in 0..SLOTS.min(next) {
+            let newest = next - 1 - (next - 1 - slot) % SLOTS;
+            let found = fs::read(mnt.join(format!("file{slot}"))).unwrap_or_default();
+            // The replacement that was in progress may have been made durable before it was acknowledged.
+            let whole = found == content(newest) || next % SLOTS == slot && found == content(next);
+            assert!(whole, "round {round}: file {newest} is lost, {} bytes are found instead", found.len());
         }
+        // A file that was renamed without an acknowledgement is not acknowledged by its survival: it is written again.
         let writer = std::thread::spawn({
             let mnt = mnt.clone();
-            move || {
-                let mut number = synced;
-                while let Ok(mut file) = File::create(mnt.join(format!("file{number}"))) {
-                    if file.write_all(&content(number)).is_err() || file.sync_all().is_err() {
-                        break;
-                    }
-                    number += 1;
-                }
-                number
-            }
+            move || replace_files(&mnt, next)
         });
-        std::thread::sleep(Duration::from_millis(30 + 37 * (round * 7 % 5)));
+        std::thread::sleep(Duration::from_micros(1000 + random.below(200_000)));
         fixture.kill();
-        synced = writer.join().unwrap();
+        next = writer.join().unwrap();
         fixture.detach();
     }
-    assert!(synced > 0);
+    assert!(next > 0);
     fixture.check(0);
-    println!("{rounds} kills, {synced} files");
+    println!("{rounds} kills, {next} files replaced");
 }
 
 fn content(number: u64) -> Vec<u8> {
-    (0..500 + number % 7 * 1000).map(|at| (at * 31 + number) as u8).collect()
+    (0..500 + number % 7 * 1000).map(|at| (at * 31 + number * 7) as u8).collect()
 }
 
 #[test]
@@ -341,10 +270,88 @@ fn wrong_usage_gives_one_error_and_status_2() {
         &["serve", file],
         &["dump", file],
         &["archive", "--list", file],
+        &["bench", "--only", "nothing", "."],
     ] {
         let output = ixfs(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
         assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{arguments:?}");
     }
     assert!(!Path::new("nowhere").exists());
+}
+
+#[test]
+fn check_waits_for_the_last_snapshot_after_umount_and_refuses_a_mounted_store() {
+    if !can_mount() {
+        return;
+    }
+    let mut fixture = Fixture::new("64M");
+    fixture.mount("always");
+    // Enough bytes that the snapshot at the end takes longer than the start of `ixfs check`.
+    fs::write(fixture.mnt().join("file"), vec![3; 48 << 20]).unwrap();
+    let refused = ixfs(&["check", fixture.store().to_str().unwrap()]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("mounted at {}", fixture.mnt().display())), "{said}");
+    rustix::mount::unmount(fixture.mnt(), rustix::mount::UnmountFlags::empty()).unwrap();
+    assert!(fixture.check(0).contains("sound: 2 inodes, 12288 pages"));
+    let mode = fs::metadata(fixture.store()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "the store has the files of all users");
+    assert!(fixture.server.take().unwrap().wait().unwrap().success());
+}
+
+#[test]
+fn reader_that_has_enough_is_no_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    assert!(ixfs(&["mkfs", "--size", "1M", store.to_str().unwrap()]).status.success());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for command in ["dump", "status", "check"] {
+        let mut started = Command::new(IXFS);
+        started.arg(command).arg(&store).stdout(writer.try_clone().unwrap());
+        let output = started.stderr(std::process::Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{command}: {output:?}");
+    }
+}
+
+#[test]
+fn bench_measures_a_command_and_unmounts_when_it_is_interrupted() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("source"), vec![1; 10_000]).unwrap();
+    let bench = |command: &str| {
+        let mut bench = Command::new(IXFS);
+        bench.args(["bench", "--only", "none", "--size", "16M", "--slow-rounds", "2", "--format", "json"]);
+        bench.args(["--tree", tree.to_str().unwrap(), "--command", command]).arg(directory.path());
+        bench
+    };
+    let done = bench("cat source source > product").output().unwrap();
+    let row: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+    assert_eq!((&row["rounds"], row["ratio"]["floor"].is_null()), (&2.into(), true), "{row}");
+    assert!(row["ratio"]["tmpfs"]["median"].as_f64().unwrap() > 0.0, "{row}");
+
+    let started = directory.path().join("started");
+    let mut running = bench(&format!("touch {}; sleep 0.3", started.display()))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !started.exists() {
+        assert!(running.try_wait().unwrap().is_none(), "bench ends before its command starts");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(running.id() as i32).unwrap(),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(2));
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "only the tree and the file of the command are left: {left:?}");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(directory.path().to_str().unwrap()), "{mounts}");
 }

@@ -4,6 +4,7 @@
 mod common;
 mod crash;
 mod damage;
+mod fsx;
 mod fuse;
 mod fuzzed;
 mod ninep;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The 9P interface, with a client written for these tests.
+//! The 9P interface, with the client of `common/client.rs`.
 
+use crate::common::client::{Client, f, frame};
 use crate::common::{Random, formatted};
 use ixfs::ninep::listen;
 use ixfs::ninep::message::decode;
@@ -9,7 +10,7 @@ use ixfs::store::device::Device;
 use ixfs::store::memory::MemoryDevice;
 use ixfs::store::{Geometry, Store};
 use proptest::prelude::*;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -19,85 +20,6 @@ fn server() -> (Arc<MemoryDevice>, Arc<Server>) {
     let device = Arc::new(MemoryDevice::new(formatted(geometry)));
     let opened = Store::open(device.clone() as Arc<dyn Device>).unwrap();
     (device, Server::new(opened, Durability::Always).unwrap())
-}
-
-/// A client with one outstanding request.
-struct Client<S> {
-    stream: S,
-}
-
-/// A request's fields.
-#[derive(Default)]
-struct Fields(Vec<u8>);
-
-impl Fields {
-    fn u16(mut self, value: u16) -> Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn u32(mut self, value: u32) -> Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn u64(mut self, value: u64) -> Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn string(self, text: &str) -> Self {
-        let mut fields = self.u16(text.len() as u16);
-        fields.0.extend(text.as_bytes());
-        fields
-    }
-}
-
-fn f() -> Fields {
-    Fields::default()
-}
-
-fn frame(kind: u8, tag: u16, fields: &[u8]) -> Vec<u8> {
-    let mut message = (7 + fields.len() as u32).to_le_bytes().to_vec();
-    message.push(kind);
-    message.extend(tag.to_le_bytes());
-    message.extend(fields);
-    message
-}
-
-impl<S: Read + Write> Client<S> {
-    fn send(&mut self, kind: u8, tag: u16, fields: Fields) {
-        self.stream.write_all(&frame(kind, tag, &fields.0)).unwrap();
-    }
-
-    fn receive(&mut self) -> Option<(u8, u16, Vec<u8>)> {
-        let mut size = [0; 4];
-        self.stream.read_exact(&mut size).ok()?;
-        let mut rest = vec![0; u32::from_le_bytes(size) as usize - 4];
-        self.stream.read_exact(&mut rest).ok()?;
-        Some((rest[0], u16::from_le_bytes([rest[1], rest[2]]), rest[3..].to_vec()))
-    }
-
-    /// The reply's fields, or the error number.
-    fn call(&mut self, kind: u8, fields: Fields) -> Result<Vec<u8>, i32> {
-        self.send(kind, 3, fields);
-        let (reply, tag, fields) = self.receive().expect("a reply");
-        assert_eq!(tag, 3);
-        if reply == 7 {
-            return Err(i32::from_le_bytes(fields[..4].try_into().unwrap()));
-        }
-        assert_eq!(reply, kind + 1);
-        Ok(fields)
-    }
-
-    fn start(&mut self, uid: u32) -> Result<Vec<u8>, i32> {
-        let reply = self.call(100, f().u32(65536).string("9P2000.L")).unwrap();
-        assert_eq!(reply, f().u32(65536).string("9P2000.L").0);
-        self.call(104, f().u32(0).u32(u32::MAX).string("user").string("").u32(uid))
-    }
-
-    fn walk(&mut self, fid: u32, newfid: u32, names: &[&str]) -> Result<Vec<u8>, i32> {
-        let fields =
-            names.iter().fold(f().u32(fid).u32(newfid).u16(names.len() as u16), |fields, name| fields.string(name));
-        self.call(110, fields)
-    }
 }
 
 fn tcp(server: &Arc<Server>) -> (listen::ServedSocket, Client<TcpStream>) {

@@ -112,10 +112,10 @@ fn file_larger_than_memory_is_written_read_and_recovered() {
     let root = Caller::root(1);
     let ino = server.write(|tree| tree.create(&root, ROOT, b"big", &New::file(0o600))).unwrap();
     let small = server.write(|tree| tree.create(&root, ROOT, b"small", &New::file(0o600))).unwrap();
-    server.write_data(|tree| tree.write(&root, small, 0, &[9; 5000])).unwrap();
+    server.change(|tree| tree.write(&root, small, 0, &[9; 5000])).unwrap();
     let part = |number: u64| vec![(number % 250) as u8 + 1; 100_000];
     for number in 0..200 {
-        server.write_data(|tree| tree.write(&root, ino, number * 100_000, &part(number))).unwrap();
+        server.change(|tree| tree.write(&root, ino, number * 100_000, &part(number))).unwrap();
         assert!(server.read(|tree| tree.used <= tree.limit));
     }
     let verify = |server: &Server| {
@@ -137,18 +137,18 @@ fn file_larger_than_memory_is_written_read_and_recovered() {
     };
     assert_eq!(evicted(&server, small), 0, "small files stay in memory");
     // An overwritten page in the middle returns to memory; its neighbors stay on disk.
-    server.write_data(|tree| tree.write(&root, ino, 1_000_010, &[77; 10])).unwrap();
-    server.write_data(|tree| tree.write(&root, ino, 1_000_010, &part(10)[..10])).unwrap();
+    server.change(|tree| tree.write(&root, ino, 1_000_010, &[77; 10])).unwrap();
+    server.change(|tree| tree.write(&root, ino, 1_000_010, &part(10)[..10])).unwrap();
     server.sync().unwrap();
     let restarted =
         Server::new(Store::open(Arc::new(MemoryDevice::new(device.image()))).unwrap(), Durability::Always).unwrap();
     verify(&restarted);
     assert!(restarted.read(|tree| tree.used <= tree.limit));
     let refused = (200..400)
-        .find_map(|number| server.write_data(|tree| tree.write(&root, ino, number * 100_000, &part(number))).err());
+        .find_map(|number| server.change(|tree| tree.write(&root, ino, number * 100_000, &part(number))).err());
     assert_eq!(refused, Some(Errno::NOSPC), "the store's room ends too");
     assert_eq!(server.sync(), Ok(Level::Logged));
-    server.write_data(|tree| tree.truncate(&root, ino, 20_000_000)).unwrap();
+    server.change(|tree| tree.truncate(&root, ino, 20_000_000)).unwrap();
     verify(&server);
 }
 

@@ -44,6 +44,8 @@ round() {
     mount -t 9p -o "$1,version=9p2000.L,$2" $3 /mnt
     listing /mnt > /store/after
     cmp /store/before /store/after
+    # Not with cache=mmap: there the client of 6.12 itself loses bytes behind the old end, with diod's server as well.
+    [ ! -e fsx ] || [ $2 != cache=none ] || ./fsx /mnt "${IXFS_FSX:-2000}"
     umount /mnt
     ./ixfs check /store/copy.ixfs
     ./ixfs dump /store/copy.ixfs | grep synced

@@ -11,7 +11,10 @@ use super::arguments::Bench;
 use anyhow::{Context, bail};
 use places::{NAMES, Places};
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Unit in which times are printed for people.
 #[derive(Clone, Copy)]
@@ -34,22 +37,35 @@ impl Row {
     }
 }
 
+/// Fails once a signal has asked for the end, so that what was mounted is unmounted.
+fn unless_stopped(stopped: &AtomicBool) -> anyhow::Result<()> {
+    if stopped.load(Ordering::Relaxed) {
+        bail!("interrupted; the file systems are unmounted");
+    }
+    Ok(())
+}
+
 /// `ixfs bench`.
 pub fn run(options: &Bench) -> anyhow::Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         bail!("bench mounts file systems: run it as user 0");
     }
+    operations::check(&options.only)?;
     let directory = &options.directory;
     let mut rows = Vec::new();
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stopped.clone())?;
+    }
     {
         let places = Places::new(directory, &options.size).with_context(|| format!("{}", directory.display()))?;
-        rows.extend(operations::measure(&places, options.rounds, options.files, &options.only)?);
+        rows.extend(operations::measure(&places, options.rounds, options.files, &options.only, &stopped)?);
         if let Some(tree) = &options.tree {
-            rows.push(work::measure(&places, tree, &options.command, options.slow_rounds)?);
+            rows.push(work::measure(&places, tree, &options.command, options.slow_rounds, &stopped)?);
         }
     }
     if let Some(size) = options.recovery {
-        rows.push(recovery::measure(directory, size, options.slow_rounds)?);
+        rows.push(recovery::measure(directory, size, options.slow_rounds, &stopped)?);
     }
     print(options, &rows);
     Ok(ExitCode::SUCCESS)

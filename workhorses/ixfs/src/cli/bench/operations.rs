@@ -3,11 +3,12 @@
 
 use super::places::{FLOOR, NAMES, Places};
 use super::{Row, Unit};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use std::fs::{self, File};
 use std::io::{Error, Result};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Files for operations on single files.
@@ -63,8 +64,25 @@ impl Subject {
     }
 }
 
+/// Checks that each text selects an operation; `none` selects none.
+pub fn check(only: &[String]) -> anyhow::Result<()> {
+    for part in only.iter().filter(|part| *part != "none") {
+        if !OPERATIONS.iter().any(|(name, _)| name.contains(part.as_str())) {
+            let names: Vec<String> = OPERATIONS.iter().map(|(name, _)| format!("{name:?}")).collect();
+            bail!("--only {part}: no operation has this in its name; expected none or a part of {}", names.join(", "));
+        }
+    }
+    Ok(())
+}
+
 /// Measures the operations whose names contain one of `only`; all of them if it is empty.
-pub fn measure(places: &Places, rounds: u32, files: u32, only: &[String]) -> anyhow::Result<Vec<Row>> {
+pub fn measure(
+    places: &Places,
+    rounds: u32,
+    files: u32,
+    only: &[String],
+    stopped: &AtomicBool,
+) -> anyhow::Result<Vec<Row>> {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
     let chosen: Vec<(&str, Time)> = OPERATIONS.into_iter().filter(|(name, _)| wanted(name)).collect();
     if wanted("readdir") {
@@ -84,6 +102,7 @@ pub fn measure(places: &Places, rounds: u32, files: u32, only: &[String]) -> any
                 let place = (round + turn) % subjects.len();
                 row.times[place].push(time(&subjects[place]).context(NAMES[place])?);
             }
+            super::unless_stopped(stopped)?;
         }
         for (place, subject) in subjects.iter().enumerate() {
             // The floor cannot remove files: what a round leaves there stays until the end.

@@ -13,6 +13,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Length of the files in the store: that of a middling source file or object file.
@@ -22,15 +23,15 @@ const FILES: u64 = 1000;
 
 /// Measures the opening of a store with `size` bytes of files, and the plain reading of as many bytes as that reads,
 /// both with the page cache empty. The row's *disk* is the reading.
-pub fn measure(directory: &Path, size: u64, rounds: u32) -> anyhow::Result<Row> {
+pub fn measure(directory: &Path, size: u64, rounds: u32, stopped: &AtomicBool) -> anyhow::Result<Row> {
     let (store, plain) = (directory.join("recovery.ixfs"), directory.join("recovery.plain"));
-    let result = measure_at(&store, &plain, size, rounds);
+    let result = measure_at(&store, &plain, size, rounds, stopped);
     let _ = std::fs::remove_file(&store);
     let _ = std::fs::remove_file(&plain);
     result
 }
 
-fn measure_at(store: &Path, plain: &Path, size: u64, rounds: u32) -> anyhow::Result<Row> {
+fn measure_at(store: &Path, plain: &Path, size: u64, rounds: u32, stopped: &AtomicBool) -> anyhow::Result<Row> {
     fill(store, size)?;
     let mut bytes_read = open(store)?.1;
     write_plain(plain, bytes_read)?;
@@ -51,6 +52,7 @@ fn measure_at(store: &Path, plain: &Path, size: u64, rounds: u32) -> anyhow::Res
         let mut time = time;
         for place in order {
             row.times[place].push(time(place)?);
+            super::unless_stopped(stopped)?;
         }
     }
     Ok(row)

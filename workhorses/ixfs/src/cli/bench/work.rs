@@ -7,11 +7,12 @@ use anyhow::{Context, bail};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Measures `command` in copies of `tree`, without the time for copying. The floor takes no part: it lacks most
 /// operations.
-pub fn measure(places: &Places, tree: &Path, command: &str, rounds: u32) -> anyhow::Result<Row> {
+pub fn measure(places: &Places, tree: &Path, command: &str, rounds: u32, stopped: &AtomicBool) -> anyhow::Result<Row> {
     let mut row = Row::new(command, Unit::Milliseconds);
     for round in 0..rounds as usize {
         for turn in 0..3 {
@@ -22,7 +23,16 @@ pub fn measure(places: &Places, tree: &Path, command: &str, rounds: u32) -> anyh
             run(Command::new("sh").args(["-c", command]).current_dir(&copy), command).context(NAMES[place])?;
             row.times[place].push(begin.elapsed().as_nanos() as u64);
             fs::remove_dir_all(&copy)?;
+            super::unless_stopped(stopped)?;
         }
+        let seconds = |place: usize| *row.times[place].last().unwrap_or(&0) as f64 / 1e9;
+        eprintln!(
+            "ixfs: round {} of {rounds}: ixfs {:.2} s, tmpfs {:.2} s, disk {:.2} s",
+            round + 1,
+            seconds(IXFS),
+            seconds(TMPFS),
+            seconds(DISK)
+        );
     }
     Ok(row)
 }

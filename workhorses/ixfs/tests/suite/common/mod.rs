@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests share: a text form of trees, operations of ACE's kind, and crash images.
 
+pub mod client;
+pub mod program;
+pub mod random;
+
 use ixfs::store::Geometry;
 use ixfs::store::Store;
 use ixfs::store::memory::{Event, MemoryDevice, SECTOR};
 use ixfs::tree::attributes::{SetAttr, When, XattrFlags};
 use ixfs::tree::names::New;
 use ixfs::tree::{Body, Caller, Ino, ROOT, RenameFlags, Tree};
+pub use random::Random;
 use std::fmt::Write;
 
 /// A small store: 24 blocks of log, 100 of data.
@@ -229,21 +234,4 @@ fn subsets(n: usize, most: usize) -> Vec<Vec<usize>> {
 /// middle.
 fn cuts(sectors: usize) -> Vec<usize> {
     if sectors <= 4 { (1..sectors).collect() } else { vec![1, sectors / 2, sectors - 1] }
-}
-
-/// A generator of pseudorandom numbers (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
 }
