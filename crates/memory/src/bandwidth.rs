@@ -89,7 +89,8 @@ impl Load {
                 }
                 self.solve_node(nodes, node, &at, &limits);
             }
-            if before == (self.all.clone(), self.remote.clone()) {
+            // A single node has nothing to influence.
+            if self.all.len() == 1 || before == (self.all.clone(), self.remote.clone()) {
                 return;
             }
         }
@@ -149,7 +150,14 @@ fn scaled(a: u64, b: u64) -> u64 {
 
 /// The least multiplier that is enough, between 1 and [`MOST`]; a larger one is enough as well.
 fn least(mut is_enough: impl FnMut(u64) -> bool) -> u64 {
-    let (mut low, mut high) = (ONE, MOST);
+    if is_enough(ONE) {
+        return ONE;
+    }
+    // Most are below 2: the search begins there, not in the middle.
+    let (mut low, mut high) = (ONE + 1, 2 * ONE);
+    while high < MOST && !is_enough(high) {
+        (low, high) = (high + 1, 2 * high);
+    }
     while low < high {
         let middle = u64::midpoint(low, high);
         if is_enough(middle) {
