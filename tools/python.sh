@@ -23,10 +23,10 @@ if [ ! -e "$home/complete" ]; then
         if ! {
             # shellcheck disable=SC2046 # words are wanted
             python3 -m venv "$home" &&
-                "$home/bin/pip" install -q --disable-pip-version-check --no-compile $(printf ' -r %s' $files)
+                "$home/bin/pip" install --disable-pip-version-check --no-compile $(printf ' -r %s' $files)
         } >"$log" 2>&1; then
             rm -rf "$home"
-            cat "$log" >&2
+            tail -20 "$log" >&2
             status=1
             grep -q -E 'Failed to establish|Temporary failure in name|Network is unreachable|ConnectTimeout|ProxyError' "$log" &&
                 status=3

@@ -3,8 +3,8 @@
 # Builds a wheel of the Python package with the program inside, in target/wheels, and checks it: it must install into an
 # empty environment and simulate a run there, and auditwheel must find no library that not every Linux has.
 #
-# The wheel runs where the C library is at least as new as here: build on Debian 12 for manylinux_2_36. libbpf is linked
-# statically; libelf, zlib and libzstd are copied into the wheel by `auditwheel repair`, if patchelf is installed.
+# The wheel runs where the C library is at least as new as here, which auditwheel writes into its name: manylinux_2_34 if
+# built on Debian 12. libbpf is linked statically; libelf, zlib and libzstd are copied into the wheel.
 
 set -e
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ rm -rf "$wheels"
 (cd python && PATH="$bin:$PATH" "$bin/maturin" build --release --locked --compatibility linux --out "$wheels")
 built=$(ls "$wheels"/*.whl)
 "$bin/auditwheel" show "$built"
-"$bin/auditwheel" repair --wheel-dir "$wheels/repaired" "$built"
+PATH="$bin:$PATH" "$bin/auditwheel" repair --wheel-dir "$wheels/repaired" "$built"
 rm "$built"
 mv "$wheels"/repaired/*.whl "$wheels"
 rmdir "$wheels/repaired"

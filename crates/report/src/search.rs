@@ -182,9 +182,12 @@ impl Search<'_> {
             (_, Some(first)) => all.push(format!("{} is the best of the last round.", name(first))),
         }
         if !rank.is_empty() {
+            let them = if rank.len() == 1 { ["it", "it"] } else { ["they", "them"] };
             all.push(format!(
-                "{} left by rank alone, which is no evidence: they may be as good. More --finalists keep them longer.",
-                counted(rank.len() as u64, "candidate")
+                "{} left by rank alone, which is no evidence: {} may be as good. More --finalists keep {} longer.",
+                counted(rank.len() as u64, "candidate"),
+                them[0],
+                them[1]
             ));
         }
         let others: Vec<usize> = worse

@@ -33,7 +33,7 @@ struct Status {
     finished: usize,
     /// Runs finished by this process.
     now: usize,
-    /// Finished runs by outcome.
+    /// Finished runs by outcome; of this part only while others are missing.
     outcomes: BTreeMap<String, u64>,
     /// Finished runs in the directory that are not of this campaign, or of another version of an input or of Weir.
     others: usize,
@@ -175,11 +175,13 @@ fn written(args: &Sweep) -> Vec<PathBuf> {
 impl Status {
     fn of(asked: &Asked<'_>, now: usize, store: &mut Store) -> Result<Status> {
         let runs = distinct(asked.all);
+        let finished = runs.iter().filter(|planned| store.has(planned.id)).count();
+        // One of a thousand shards must not read the results of all others: it reports the outcomes of its part.
+        let shard = asked.args.shard.filter(|_| finished < runs.len());
+        let is_mine = |place: usize| shard.is_none_or(|shard| shard.has(place as u64));
         let mut outcomes = BTreeMap::new();
-        let mut finished = 0;
-        for planned in &runs {
+        for (_, planned) in runs.iter().enumerate().filter(|(place, _)| is_mine(*place)) {
             if let Some(run) = store.read(planned.id)? {
-                finished += 1;
                 *outcomes.entry(run.outcome).or_insert(0) += 1;
             }
         }

@@ -388,7 +388,8 @@ fn python(modules: &str) -> Result<String, String> {
     }
     let python = std::env::var("WEIR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
-    let lack = || format!("{python} cannot import {modules}; make test installs them (WEIR_PYTHON names another Python)");
+    let lack =
+        || format!("{python} cannot import {modules}; make test installs them (WEIR_PYTHON names another Python)");
     has.is_ok_and(|output| output.status.success()).then(|| python.clone()).ok_or_else(lack)
 }
 
