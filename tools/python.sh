@@ -28,8 +28,8 @@ if [ ! -e "$home/complete" ]; then
             rm -rf "$home"
             tail -20 "$log" >&2
             status=1
-            grep -q -E 'Failed to establish|Temporary failure in name|Network is unreachable|ConnectTimeout|ProxyError' "$log" &&
-                status=3
+            none='Failed to establish|Temporary failure in name|Network is unreachable|ConnectTimeout|ProxyError'
+            grep -q -E "$none" "$log" && status=3
             rm -f "$log"
             exit $status
         fi
