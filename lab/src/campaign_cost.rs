@@ -40,6 +40,8 @@ const RUNS: u64 = 40;
 const REPETITIONS: usize = 9;
 /// A task that runs and sleeps: a run of some milliseconds takes less than a millisecond.
 const TINY: &str = r#"{"global": {"duration": 1}, "tasks": {"a": {"run": 900, "sleep": 300}}}"#;
+/// Axes of the campaign of many results.
+const PLAYER: [&str; 3] = ["['kernel', 'fifo']", "laptop-2c4t", "video"];
 /// The campaign of the estimate.
 const MILLION: f64 = 1e6;
 const CORES: f64 = 1e3;
@@ -163,15 +165,15 @@ fn size(directory: &Path) -> Result<u64> {
 
 fn runs_an_hour(bench: &Bench) -> Result<()> {
     println!(
-        "## Runs an hour on a core\n\nRuns of one second of simulated time: CPU time of one more run, runs that a core does \
-         in an hour, and memory of a process that does one run at a time.\n\n\
+        "## Runs an hour on a core\n\nRuns of one second of simulated time: CPU time of one more run, runs that a core does in \
+         an hour, and\nmemory of a process that does one run at a time.\n\n\
          | machine | workload | scheduler | ms a run | runs an hour | MB |\n|---|---|---|---:|---:|---:|"
     );
     for (machine, own) in MACHINES {
         for workload in WORKLOADS.into_iter().chain([own]) {
             for scheduler in ["kernel", "bfs"] {
                 let cost = bench.one_run([&format!("'{scheduler}'"), machine, workload], "1s")?;
-                let hour = report::count((3600.0 / cost.cpu) as u64);
+                let hour = report::count(rounded(3600.0 / cost.cpu));
                 println!(
                     "| {machine} | {workload} | {scheduler} | {:.1} | {hour} | {:.0} |",
                     cost.cpu * 1e3,
@@ -181,6 +183,12 @@ fn runs_an_hour(bench: &Bench) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A number with two significant digits: more of them would not repeat.
+fn rounded(number: f64) -> u64 {
+    let unit = 10f64.powi((number.max(10.0).log10().floor() as i32 - 1).max(0));
+    ((number / unit).round() * unit) as u64
 }
 
 /// CPU time of a short run, and what the sweep adds to it, in seconds; and bytes of its result.
@@ -193,8 +201,12 @@ struct Overhead {
 /// Compares a sweep with `weir sim` of the same runs.
 fn overhead(bench: &Bench) -> Result<Overhead> {
     let axes = ["'bfs'", "laptop-2c4t", "video"];
-    let second = bench.one_run(axes, "1s")?.cpu;
-    let time = format!("{}ms", (1e3 * SHORT_RUN / second).round());
+    // Twice, as the time is not quite proportional to the simulated time.
+    let mut length = 1e3;
+    for _ in 0..2 {
+        length = (length * SHORT_RUN / bench.one_run(axes, &format!("{length}ms"))?.cpu).round();
+    }
+    let time = format!("{length}ms");
     bench.campaign(axes, RUNS, &time)?;
     let sim = format!("sim bfs -m laptop-2c4t -w video --seeds {RUNS} --for {time}");
     let (mut runs, mut shares) = (Vec::new(), Vec::new());
@@ -209,15 +221,16 @@ fn overhead(bench: &Bench) -> Result<Overhead> {
     let (run, share) = (runs[REPETITIONS / 2], shares[REPETITIONS / 2]);
     println!(
         "\n## What the sweep adds\n\n`weir sweep` and `weir sim --seeds {RUNS}` do the same {RUNS} runs of `bfs` on \
-         laptop-2c4t with `video` for {time}, {:.1} ms of CPU time each. The sweep also plans, keeps and tabulates them. \
-         Asked: at most 3 % more CPU time. Median of {REPETITIONS} pairs: {:+.1} % (from {:+.1} to {:+.1} %).",
+         laptop-2c4t with\n`video` for {time}, {:.1} ms of CPU time each. The sweep also plans, keeps and tabulates them. \
+         Asked: at most 3 % more\nCPU time. Median of {REPETITIONS} pairs: {:+.1} % (from {:+.1} to {:+.1} %). Less than 0 is \
+         what `weir sim` takes for its text.",
         run * 1e3,
         share * 100.0,
         shares[0] * 100.0,
         shares[REPETITIONS - 1] * 100.0
     );
     let result = size(&bench.path("short/results"))? as f64 / RUNS as f64;
-    println!("\nA result takes {result:.0} bytes.");
+    println!("\nA result of such a run takes {result:.0} bytes.");
     Ok(Overhead { run, added: (share * run).max(0.0), result })
 }
 
@@ -229,13 +242,13 @@ struct Tables {
 
 fn aggregation(bench: &Bench, results: u64) -> Result<Tables> {
     println!(
-        "\n## Tables of many results\n\nRuns of `kernel` and `fifo` on pu:1 with one task for 3 ms, and `weir sweep --tables` \
-         over them. Asked for 100,000: less than 5 s and 300 MB.\n\n\
+        "\n## Tables of many results\n\nRuns of `kernel` and `fifo` on laptop-2c4t with `video` for 50 ms, and \
+         `weir sweep --tables` over\nthem. Asked for 100,000: less than 5 s and 300 MB.\n\n\
          | results | ms a run | s of the tables | MB | bytes a result | bytes of the tables |\n|---:|---:|---:|---:|---:|---:|"
     );
     let mut last = None;
     for count in [results / 10, results] {
-        bench.campaign(["['kernel', 'fifo']", "pu:1", "./tiny.json"], count / 2, "3ms")?;
+        bench.campaign(PLAYER, count / 2, "50ms")?;
         let swept = bench.sweep("many")?;
         let cost = bench.run("sweep c.toml --out many --tables")?;
         let kept = size(&bench.path("many/results"))?;
@@ -263,7 +276,7 @@ struct Start {
 }
 
 fn start(bench: &Bench) -> Result<Start> {
-    bench.campaign(["['kernel', 'fifo']", "pu:1", "./tiny.json"], 500_000, "3ms")?;
+    bench.campaign(PLAYER, 500_000, "50ms")?;
     let plan = bench.run("sweep c.toml --out none --status")?;
     let status = bench.run("sweep c.toml --out many --status")?;
     bench.campaign(["['kernel', 'fifo']", "pu:1", "./tiny.json"], 1_000, "3ms")?;
@@ -276,8 +289,8 @@ fn start(bench: &Bench) -> Result<Start> {
     println!(
         "\n## Processes\n\n| a process | s | MB |\n|---|---:|---:|\n\
          | plans a million runs | {:.2} | {:.0} |\n| the same, and reads the finished runs above | {:.2} | {:.0} |\n\n\
-         2,000 of these runs took {:.2} s in one process and {parts:.2} s in 20 shards, one after the other: {:.0} ms for \
-         each further process.",
+         2,000 runs of a tiny load took {:.2} s in one process and {parts:.2} s in 20 shards, one after the other: {:.0} ms \
+         for\neach further process.",
         plan.cpu,
         plan.memory,
         status.cpu,
@@ -297,7 +310,7 @@ fn estimate(overhead: &Overhead, tables: &Tables, start: &Start) {
     let bytes = overhead.result * MILLION;
     println!(
         "\n## A million runs on 1,000 cores\n\nAn estimate from the numbers above, not a measurement: 1,000 processes with \
-         `--shard I/1000` and one directory, runs of {:.0} ms.\n\n| what | estimate |\n|---|---|\n\
+         `--shard I/1000`\nand one directory, runs of {:.0} ms.\n\n| what | estimate |\n|---|---|\n\
          | runs of a process | {each:.0}, {runs:.0} s |\n\
          | start of a process, if all start at once | {:.1} s, {:.0} MB: {:.0} % of the runs' time |\n\
          | the tables' process reads all results | {read:.0} s |\n\
@@ -316,8 +329,8 @@ fn estimate(overhead: &Overhead, tables: &Tables, start: &Start) {
     );
     println!(
         "\nWith `--shard`, a process looks for finished runs when it begins and when it ends. For that it reads all results \
-         that are there, so that processes which end late read up to {:.1} GB each from the common file system. Where that \
-         is too much, give each process a directory of its own and collect them with `--import`.",
+         that are\nthere, so that processes which end late read up to {:.1} GB each from the common file system. Where that is \
+         too much, give\neach process a directory of its own and collect them with `--import`.",
         bytes / 1e9
     );
 }
@@ -331,5 +344,10 @@ mod tests {
         assert_eq!(kilobytes("VmPeak:\t 9 kB\nVmHWM:\t    2000 kB\n"), Some(2.048));
         assert_eq!(kilobytes("Name:\tweir\n"), None);
         assert!(peak_memory(std::process::id()).is_some_and(|memory| memory > 1.0));
+    }
+
+    #[test]
+    fn numbers_have_two_digits() {
+        assert_eq!([597_927.0, 3_645.0, 99.6, 7.4].map(rounded), [600_000, 3_600, 100, 7]);
     }
 }

@@ -280,6 +280,21 @@ mod tests {
         }
     }
 
+    /// Four seeds tell nothing apart, so only ranks remove candidates: the worse half, and none below the finalists.
+    #[test]
+    fn worse_half_leaves_by_rank_down_to_the_finalists() {
+        let all: Vec<Vec<u64>> = (0..16).map(|one| vec![100 + one; 16]).collect();
+        for direction in [Direction::LowerIsBetter, Direction::HigherIsBetter] {
+            let mut search = Halving::new(16, 16, 5, direction);
+            let (seeds, inside) = search.next().unwrap();
+            search.end_round(&inside.iter().map(|&one| Some(all[one][..seeds].to_vec())).collect::<Vec<_>>());
+            let best_half = if direction == Direction::LowerIsBetter { 0..8 } else { 8..16 };
+            assert_eq!(search.next(), Some((8, best_half.collect())));
+            let searched = searched(&all, 5, direction);
+            assert_eq!(fates(&searched).iter().filter(|fate| **fate == Fate::Rank).count(), 11, "16, 8 and 5 remain");
+        }
+    }
+
     #[test]
     fn tie_of_the_two_best_is_a_tie() {
         let means = [1.0, 0.9, 1.0, 0.9, 1.1, 1.1];
