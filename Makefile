@@ -8,7 +8,7 @@ help:
 	@echo "make test-all  the same, and all tests again optimized, the slow ones included"
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
-	@echo "make test-python  the Python package, and the manual's examples with DuckDB, pandas and polars (network)"
+	@echo "make test-python  the Python package on a Ray cluster, too, and its notebooks in Jupyter (network)"
 	@echo "make wheel     a wheel with the program and the Python package, in target/wheels (network)"
 	@echo "make bench     how fast the simulator is; with GUIDED=yes when it is built by a profile of its own runs"
 	@echo "make deny      licences, advisories and duplicates of the dependencies (network)"
@@ -44,10 +44,19 @@ xtask = $${CARGO_TARGET_DIR:-target}/debug/xtask
 lint = export RUSTC_WORKSPACE_WRAPPER=clippy-driver \
 	CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__-D__CLIPPY_HACKERY__clippy::undocumented_unsafe_blocks
 
+# Python's modules are installed while the tests are built. Without a network, the tests that need them are skipped.
+python_begins = python=$$(mktemp); { ./tools/python.sh && echo 0 || echo $$?; } >$$python & installer=$$!
+python_ends = wait $$installer; status=$$(tail -1 $$python); case $$status in \
+	0) WEIR_PYTHON=$$(head -1 $$python); export WEIR_PYTHON ;; \
+	3) WEIR_PYTHON_LACK="no network to install modules of Python"; export WEIR_PYTHON_LACK ;; \
+	*) WEIR_PYTHON_LACK="modules of Python cannot be installed"; export WEIR_PYTHON_LACK ;; esac; rm $$python
+
 test: deps
 	@vm=smoke; . ./tools/deps.sh; set -ex; $(begin); \
 	cargo fmt --all --check; \
-	$(lint); \
+	$(lint); $(python_begins); \
+	cargo test --workspace --locked -q --no-run; \
+	$(python_ends); \
 	skipped=$$(mktemp); WEIR_SKIPPED_TESTS=$$skipped cargo test --workspace --locked -q; \
 	$(xtask) vm smoke; \
 	$(xtask) skipped $$skipped; rm $$skipped; \
@@ -72,19 +81,12 @@ test-vm: deps
 	cargo xtask vm conformance --shares; \
 	cargo xtask vm promises
 
-# Python's modules are kept outside of the tree, where other trees find them, too.
-python_home = $${XDG_CACHE_HOME:-$$HOME/.cache}/weir/python
-python_modules = duckdb maturin pandas polars pyarrow pytest ray[default]
-python = home=$(python_home); \
-	[ -x "$$home/bin/pytest" ] || { python3 -m venv "$$home" && "$$home/bin/pip" install -q $(python_modules); }
-
 test-python: deps
-	@. ./tools/deps.sh; set -e; $(python); $(lint); \
-	WEIR_PYTHON="$$home/bin/python" cargo test -p weir --locked -q --test suite -- sweep::python
+	@. ./tools/deps.sh; set -e; python=$$(./tools/python.sh python/requirements-cluster.txt); $(lint); \
+	WEIR_PYTHON="$$python" cargo test -p weir --locked -q --test suite -- sweep::python
 
 wheel:
-	@only=build; . ./tools/deps.sh; set -e; $(python); \
-	cd python && "$$home/bin/maturin" build --release --locked --out ../target/wheels
+	@only=build; . ./tools/deps.sh; ./tools/wheel.sh
 
 # With GUIDED=yes the simulator is built by a profile of its own runs (tools/guide.sh): faster, and twice as long to build.
 # Program and benchmark are built together in any case, since the profile holds for what was built with it.

@@ -87,6 +87,7 @@ missing_for_tests() {
     PATH=$PATH:/usr/sbin:/sbin
     command -v mkfs.gfs2 >/dev/null || echo gfs2-utils
     command -v lrzip >/dev/null || echo lrzip
+    python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
     browser_is_there || apt-cache pkgnames chromium-headless-shell 2>/dev/null | grep -x chromium-headless-shell
     [ -n "${vm:-}" ] && [ "$(uname -m)" = x86_64 ] || return 0
     command -v qemu-system-x86_64 >/dev/null || echo qemu-system-x86

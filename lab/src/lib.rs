@@ -2,6 +2,7 @@
 //! Measurements of this machine and of the model. Each command writes a table; `lab/results` holds the ones that the
 //! manual refers to.
 
+pub mod campaign_cost;
 pub mod costs;
 pub mod disk_host;
 pub mod locks;

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 
+import pandas
 import pytest
 import weir
 from conftest import campaign
@@ -55,6 +56,39 @@ def test_sweep_gives_the_tables_of_a_campaign(tmp_path):
     again = weir.sweep(tmp_path / "out/campaign.toml", tmp_path / "out")
     assert again.status["finished_now"] == 0
     assert "<table" in done._repr_html_()
+
+
+def test_search_gives_the_candidates_of_the_command_line(tmp_path):
+    wanted = {**campaign(workload="video", seed="1-8", duration="20ms")}
+    found = weir.search(wanted, tmp_path / "out", minimize="context_switches", finalists=3)
+    words = [str(tmp_path / "out/campaign.toml"), "--out", str(tmp_path / "out"), "--minimize", "context_switches"]
+    document = json.loads(printed("sweep", *words, "--finalists", "3", "--format", "json"))
+    assert found.document == document and found.is_fine and found.found in ("best", "leads", "tied")
+    assert list(found.candidates["scheduler"])[0] == found.first and len(found.candidates) == 3
+    assert set(found.candidates.query("fate == 'tied'")["scheduler"]) == set(found.tied)
+    assert "<table" in found._repr_html_()
+    with pytest.raises(ValueError, match="expected one of minimize and maximize"):
+        weir.search(wanted, tmp_path / "out")
+    with pytest.raises(weir.BadInput, match="no measure"):
+        weir.search(wanted, tmp_path / "out", maximize="speed")
+
+
+def test_tasks_are_a_table_on_demand(tmp_path):
+    done = weir.sweep(CAMPAIGN, tmp_path / "out", tasks=True)
+    tasks = done.tasks
+    one = tasks[(tasks["scheduler"] == "bfs,rr_interval_ms=6") & (tasks["seed"] == 2)].set_index("id")
+    document = json.loads(printed("sim", "bfs,rr_interval_ms=6", *WORDS, "--seed", "2", "--format", "json"))
+    expected = document["runs"][0]["tasks"]
+    assert len(one) == len(expected) > 4 and tasks["run_id"].nunique() == 7
+    known = [name for name in tasks.columns if name not in done.runs.columns or name in ("work_ns",)]
+    for task in expected:
+        flat = {**task, **{f"{key}.{name}": value for key in ("wakeup_latency_ns", "response_ns", "late_ns")
+                           for name, value in (task[key] or {}).items()}}
+        row = one.loc[task["id"]]
+        for name in known:
+            if name != "id":
+                value = flat.get(name)
+                assert row[name] is pandas.NA if value is None else row[name] == value, (name, task)
 
 
 def test_saved_runs_are_compared(tmp_path):

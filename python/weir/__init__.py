@@ -9,8 +9,8 @@ the same inputs give the same numbers as the command line.
 >>> result.runs.groupby("scheduler")["wakeup_latency_ns.p99"].median()
 """
 
-from ._frames import Campaign, Runs
+from ._frames import Campaign, Runs, Search
 from ._program import BadInput, RunFailed, WeirError, program
-from ._run import compare, sim, sweep
+from ._run import compare, search, sim, sweep
 
-__all__ = ["BadInput", "Campaign", "RunFailed", "Runs", "WeirError", "compare", "program", "sim", "sweep"]
+__all__ = ["BadInput", "Campaign", "RunFailed", "Runs", "Search", "WeirError", "compare", "program", "search", "sim", "sweep"]

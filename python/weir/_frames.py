@@ -77,6 +77,11 @@ class Campaign:
         """A row for each bucket of the histograms of each finished run."""
         return self._read("histograms.parquet")
 
+    @property
+    def tasks(self) -> pandas.DataFrame:
+        """A row for each task of each finished run. Raises :class:`FileNotFoundError` without ``tasks=True`` of the sweep."""
+        return self._read("tasks.parquet")
+
     def _read(self, name: str) -> pandas.DataFrame:
         return pandas.read_parquet(os.fspath(self.directory / name), dtype_backend="numpy_nullable")
 
@@ -84,3 +89,52 @@ class Campaign:
         runs = self.runs
         shown = [name for name in SHOWN if runs[name].notna().any()]
         return runs.groupby(["scheduler", "machine", "workload"])[shown].median().to_html()
+
+
+@dataclass(frozen=True)
+class Search:
+    """The best setting of a campaign, and what is known of the others."""
+
+    #: A row for each candidate of each combination of the other axes, with fate, rank, difference and interval.
+    candidates: pandas.DataFrame
+    #: The JSON document of the program.
+    document: dict[str, Any]
+    #: Whether no scheduler was ejected or refused, and nothing was violated.
+    is_fine: bool
+
+    @staticmethod
+    def of(document: dict[str, Any], is_fine: bool) -> Search:
+        """The searches of a JSON document."""
+        axes = ["machine", "workload", "kernel", "cpus", "without"]
+        rows = [
+            {axis: search[axis] for axis in axes} | candidate
+            for search in document["searches"]
+            for candidate in search["candidates"]
+        ]
+        return Search(frame(rows), document, is_fine)
+
+    @property
+    def found(self) -> str:
+        """``best``, ``leads``, ``tied`` or ``nothing``, if the campaign has one combination of the other axes."""
+        return self._only()["found"]
+
+    @property
+    def first(self) -> str | None:
+        """The leader, if the campaign has one combination of the other axes."""
+        return self._only()["first"]
+
+    @property
+    def tied(self) -> list[str]:
+        """Candidates that cannot be told apart from the leader, if the campaign has one combination of the other axes."""
+        return self._only()["tied"]
+
+    def _only(self) -> dict[str, Any]:
+        searches = self.document["searches"]
+        if len(searches) != 1:
+            raise ValueError(f"{len(searches)} searches, one for each combination of the other axes; read candidates")
+        return searches[0]
+
+    def _repr_html_(self) -> str:
+        several = [axis for axis in ("machine", "workload", "kernel", "cpus", "without") if self.candidates[axis].nunique() > 1]
+        shown = ["scheduler", "fate", "seeds", "median", "diff_ppm", "diff_ppm_low", "diff_ppm_high"]
+        return self.candidates[several + shown].to_html(index=False)

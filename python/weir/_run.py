@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _ray
-from ._frames import Campaign, Runs
+from ._frames import Campaign, Runs, Search
 from ._program import call
 
 #: One value or several of them.
@@ -80,6 +80,7 @@ def sweep(
     shard: str | None = None,
     parts: int | None = None,
     files: Sequence[Name] = (),
+    tasks: bool = False,
 ) -> Campaign:
     """Does the missing runs of a campaign, as ``weir sweep``.
 
@@ -90,25 +91,56 @@ def sweep(
     cluster that ``ray.init`` finds, whose nodes need this package. ``files`` are the files that the campaign names, by
     relative paths; they are sent to the nodes. A part whose node is lost is done by another one.
 
-    Raises :class:`ValueError` for arguments without effect: ``jobs`` and ``shard`` with Ray, ``files`` without it.
+    With ``tasks``, the tasks of each run are kept, too: :attr:`Campaign.tasks`.
+
+    Raises :class:`ValueError` for arguments without effect: ``jobs``, ``shard`` and ``tasks`` with Ray, ``files`` without it.
     """
-    if on == "ray" and (jobs is not None or shard is not None):
-        raise ValueError("jobs and shard are without effect on Ray; expected parts")
+    if on == "ray" and (jobs is not None or shard is not None or tasks):
+        raise ValueError("jobs, shard and tasks are without effect on Ray; expected parts")
     if on != "ray" and files:
         raise ValueError("files are without effect, since they are sent to the nodes of Ray only; expected on='ray'")
     directory = Path(out)
-    if isinstance(campaign, Mapping):
-        directory.mkdir(parents=True, exist_ok=True)
-        file = directory / "campaign.toml"
-        file.write_text(to_toml(campaign), encoding="utf-8")
-    else:
-        file = Path(campaign)
+    file = file_of(campaign, directory)
     if on == "ray":
         output, is_fine = _ray.sweep(file, directory, parts, files)
     else:
         words = ["sweep", os.fspath(file), "--out", os.fspath(directory), "--format", "json"]
-        output, is_fine = call([*words, *options({"on": on, "jobs": jobs, "shard": shard, "parts": parts})])
+        output, is_fine = call([*words, *options({"on": on, "jobs": jobs, "shard": shard, "parts": parts, "tasks": tasks})])
     return Campaign(directory, json.loads(output)["sweep"], is_fine)
+
+
+def search(
+    campaign: Name | Mapping[str, Any],
+    out: Name,
+    *,
+    minimize: str | None = None,
+    maximize: str | None = None,
+    finalists: int | None = None,
+    jobs: int | None = None,
+) -> Search:
+    """Searches the schedulers of a campaign for the best one by a measure, as ``weir sweep --minimize``.
+
+    ``campaign`` and ``out`` are those of :func:`sweep`, whose finished runs it uses again.
+
+    Raises :class:`ValueError` unless exactly one of ``minimize`` and ``maximize`` names a measure.
+    """
+    if (minimize is None) == (maximize is None):
+        raise ValueError("expected one of minimize and maximize, with the key of a measure such as wakeup_latency_ns.p99")
+    directory = Path(out)
+    words = ["sweep", os.fspath(file_of(campaign, directory)), "--out", os.fspath(directory), "--format", "json"]
+    given = {"minimize": minimize, "maximize": maximize, "finalists": finalists, "jobs": jobs}
+    output, is_fine = call([*words, *options(given)])
+    return Search.of(json.loads(output), is_fine)
+
+
+def file_of(campaign: Name | Mapping[str, Any], directory: Path) -> Path:
+    """The file of a campaign; a mapping is written to the directory."""
+    if not isinstance(campaign, Mapping):
+        return Path(campaign)
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "campaign.toml"
+    file.write_text(to_toml(campaign), encoding="utf-8")
+    return file
 
 
 def to_toml(campaign: Mapping[str, Any]) -> str:

@@ -9,6 +9,8 @@ use fault_plan::FaultPlan;
 use invariants::{Promises, Property};
 use launch_profile::{PlannedCall, Profile, SchedulerSpec};
 use machine_model::{Effect, Machine};
+#[cfg(feature = "sweep")]
+use measures::catalogue::CATALOGUE;
 use report::counted;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -363,6 +365,16 @@ fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {
         bail!("{}", unknown("workload", name, names));
     }
     Ok(Cow::Owned(input::read(path, input::WORKLOAD)?))
+}
+
+/// The measure of a run with this key.
+///
+/// # Errors
+/// If there is none.
+#[cfg(feature = "sweep")]
+pub fn measure(key: &str) -> Result<usize> {
+    let keys = CATALOGUE.iter().map(|measure| measure.key);
+    keys.clone().position(|known| known == key).with_context(|| unknown("measure", key, keys))
 }
 
 /// Message for an unknown name, with the closest known name as a suggestion and a list of all.

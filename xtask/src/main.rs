@@ -64,6 +64,8 @@ enum Task {
     MemoryCost(lab::memory_cost::Arguments),
     /// Compare the model of disks and interrupts with this host (root)
     DiskHost(lab::disk_host::Arguments),
+    /// Measure what campaigns cost: runs an hour, the sweep's overhead, tables of many results
+    CampaignCost(lab::campaign_cost::Arguments),
     /// Measure the cost of a scheduling decision: instructions, time, locks
     Costs(lab::costs::Arguments),
     /// Compare two threads at a lock on this host with the model (root)
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Task::Noise(task) => ("noise", lab::noise::execute(&task).map(|()| true)),
         Task::Objects(arguments) => ("objects", lab::objects::execute(&arguments)),
         Task::Statistics(arguments) => ("statistics", lab::statistics::execute(&arguments).map(|()| true)),
+        Task::CampaignCost(arguments) => ("campaign-cost", lab::campaign_cost::execute(&arguments).map(|()| true)),
         Task::Costs(arguments) => ("costs", lab::costs::execute(&arguments).map(|()| true)),
         Task::Locks(arguments) => ("locks", lab::locks::execute(&arguments).map(|()| true)),
         Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),

@@ -18,6 +18,6 @@ mod values;
 
 pub use file::{Axis, Campaign, CampaignError, Exclusion, OPTIONS, Point, Setting};
 pub use identity::{Digest, RunId, Shard};
-pub use store::{Appender, Buckets, Finished, Store, StoreError};
-pub use tables::{Row, SCHEMA_VERSION, write_tables};
+pub use store::{Appender, Buckets, Finished, Store, StoreError, TaskRow};
+pub use tables::{Row, SCHEMA_VERSION, write_tables, write_tasks};
 pub use values::{Named, ValueError, expand, numbers};

@@ -123,6 +123,18 @@ pub struct Finished {
     pub values: Vec<Option<u64>>,
     /// Histograms.
     pub histograms: Vec<Buckets>,
+    /// Its tasks, where these are kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskRow>,
+}
+
+/// A task of a finished run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskRow {
+    /// Texts, in the order of the table's columns.
+    pub texts: Vec<String>,
+    /// Integers, in the order of the table's columns; `None` if unknown.
+    pub values: Vec<Option<u64>>,
 }
 
 /// The first line of a segment, after magic and format.

@@ -49,6 +49,43 @@ pub fn write_tables<'a, W: Write>(
     Ok(count)
 }
 
+/// Writes the table of tasks: a row for each task of each finished run, in the given order. `texts` and `integers` name
+/// the columns of [`TaskRow`](crate::TaskRow). Returns the number of runs with a result in the store.
+///
+/// # Errors
+/// If a result cannot be read, or the table cannot be written.
+pub fn write_tasks<'a, W: Write>(
+    axes: &[Column],
+    rows: impl Iterator<Item = Row<'a>>,
+    [texts, integers]: [&[&str]; 2],
+    store: &mut Store,
+    out: &mut W,
+) -> Result<u64, StoreError> {
+    let failed = |source: io::Error| StoreError::Io { path: Path::new("the table of tasks").to_owned(), source };
+    let mut columns = vec![Column::required(RUN_ID, Kind::Text)];
+    columns.extend_from_slice(axes);
+    columns.extend(texts.iter().map(|name| Column::optional(*name, Kind::Text)));
+    columns.extend(integers.iter().map(|name| Column::optional(*name, Kind::Integer)));
+    let version = SCHEMA_VERSION.to_string();
+    let mut table = Writer::new(out, columns, &[("weir.schema", &version)]).map_err(failed)?;
+    let mut count = 0;
+    for row in rows {
+        let Some(finished) = store.read(row.id)? else { continue };
+        let id = row.id.to_string();
+        for task in &finished.tasks {
+            let text = |place: usize| task.texts.get(place).map_or(Cell::Null, |text| Cell::Text(text));
+            let value = |place: usize| Cell::from(task.values.get(place).copied().flatten());
+            let cells = [Cell::Text(&id)].into_iter().chain(row.cells.iter().copied());
+            let cells = cells.chain((0..texts.len()).map(text)).chain((0..integers.len()).map(value));
+            cells.enumerate().for_each(|(column, cell)| table.push(column, cell, 1));
+            table.rows(1).map_err(failed)?;
+        }
+        count += 1;
+    }
+    table.finish().map_err(failed)?;
+    Ok(count)
+}
+
 fn columns_of_runs(axes: &[Column], measures: &[&str]) -> Vec<Column> {
     let mut columns = vec![Column::required(RUN_ID, Kind::Text)];
     columns.extend_from_slice(axes);

@@ -119,7 +119,7 @@ pub(crate) struct Judged {
     pub rejected: bool,
 }
 
-fn interval(row: &Row, judged: &Judged) -> Interval {
+pub(crate) fn interval(row: &Row, judged: &Judged) -> Interval {
     let diff_ppm = to_ppm(judged.estimate);
     let (low, high) = judged.ends.unzip();
     let excludes_zero = judged.ends.is_some_and(|(low, high)| low > 0 || high < 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Paired test: Wilcoxon signed ranks under sign flips.
+//! Paired test: Wilcoxon signed ranks under sign flips, jointly for several rows or exactly for one.
 
 use crate::Row;
 use crate::family::{Judged, SAMPLE, SplitMix64, difference, doubled_ranks, exceeds, limit, marked, rejected_below};
@@ -50,6 +50,49 @@ pub(crate) fn judge(rows: &[Row], level: f64) -> Vec<Judged> {
         }
     };
     differences.iter().zip(&signed).map(judged).collect()
+}
+
+/// Tests a single row. The distribution of its rank sum over all combinations of signs is exact for any number of pairs,
+/// so that the level may be as small as many comparisons make it.
+pub(crate) fn judge_one(row: &Row, level: f64) -> Judged {
+    let differences: Vec<i64> = row.a.iter().zip(&row.b).map(|(&a, &b)| difference(a, b)).collect();
+    let signed = Signed::of(&differences);
+    let limit = exact_limit(&signed, level);
+    let averages = doubled_walsh_averages(&differences);
+    Judged {
+        estimate: middle(&averages),
+        ends: limit.and_then(|limit| ends(&averages, differences.len(), limit)),
+        limit,
+        rejected: limit.is_some_and(|limit| exceeds(signed.statistic(signed.ranks.iter().sum()), limit)),
+    }
+}
+
+/// Critical value of one row's statistic: at most a fraction `level` of all combinations of signs exceeds it. `None` if
+/// none does.
+fn exact_limit(signed: &Signed, level: f64) -> Option<f64> {
+    let sizes: Vec<usize> = signed.ranks.iter().map(|rank| rank.unsigned_abs() as usize).collect();
+    let total: usize = sizes.iter().sum();
+    // Probability that the ranks with a positive sign sum up to each value, rank by rank.
+    let (mut chances, mut reached) = (vec![0.0; total + 1], 0);
+    chances[0] = 1.0;
+    for size in sizes.into_iter().filter(|&size| size > 0) {
+        reached += size;
+        for sum in (0..=reached).rev() {
+            chances[sum] = (chances[sum] + if sum >= size { chances[sum - size] } else { 0.0 }) / 2.0;
+        }
+    }
+    // A positive sum p gives the rank sum 2 p - total. From the most extreme sums inwards, which come in pairs.
+    let (mut beyond, mut least) = (0.0, None);
+    for sum in 0..=total / 2 {
+        let both = chances[sum] + if 2 * sum == total { 0.0 } else { chances[total - sum] };
+        if both > 0.0 && beyond + both > level {
+            return least.map(|_: usize| signed.statistic((total - 2 * sum) as i64));
+        }
+        if both > 0.0 {
+            (beyond, least) = (beyond + both, Some(sum));
+        }
+    }
+    None
 }
 
 /// Largest statistic over all rows, for each sign combination. The last sign stays fixed, which covers half of the
@@ -157,6 +200,18 @@ mod tests {
     }
 
     proptest! {
+        /// With one row both tests are the same, whatever ties there are.
+        #[test]
+        fn exact_test_of_one_row_agrees_with_enumeration(
+            values in prop::collection::vec((1u64..30, 1u64..30), 1..13),
+            level in 0.0005f64..0.2,
+        ) {
+            let (a, b) = values.into_iter().unzip();
+            let row = Row { a, b, direction: Direction::LowerIsBetter };
+            let (one, all) = (judge_one(&row, level), judge(std::slice::from_ref(&row), level)[0]);
+            prop_assert_eq!((one.rejected, one.ends, one.estimate), (all.rejected, all.ends, all.estimate));
+        }
+
         #[test]
         fn row_is_rejected_if_at_most_5_percent_of_sign_flips_reach_it(
             values in prop::collection::vec(prop::array::uniform4(1u64..100), 6..10),

@@ -36,6 +36,7 @@ Examples:
   weir sweep my.toml --out my --status      how far it is
   weir sweep my.toml --out my --show        compare along the first axis
   weir sweep my.toml --out my --show workload
+  weir sweep my.toml --out my --minimize wakeup_latency_ns.p99
   weir sweep my.toml --out my --shard 2/4   one of four parts
   seq 4 | parallel weir sweep my.toml --out my --shard {}/4
   weir sweep my.toml --out my --on slurm --parts 100
@@ -79,6 +80,12 @@ pub struct Sweep {
     /// Only write the tables of the runs that are finished
     #[arg(long, group = "view")]
     pub tables: bool,
+    /// Also keep the tasks of each run, and write DIR/tasks.parquet
+    ///
+    /// A row for each task of each run, with the keys of the JSON of weir sim. Runs that were finished without their
+    /// tasks are done again for them.
+    #[arg(long, conflicts_with_all = ["status", "missing", "show", "goal"])]
+    pub tasks: bool,
     /// Only say how many runs are finished
     #[arg(long, group = "view")]
     pub status: bool,
@@ -94,6 +101,20 @@ pub struct Sweep {
     /// With --show: show all measures, not only the most important
     #[arg(long, requires = "show")]
     pub all: bool,
+    /// Search for the scheduler with the lowest MEASURE
+    ///
+    /// MEASURE is a key of weir list measures, such as wakeup_latency_ns.p99. Round by round the number of seeds doubles,
+    /// up to those of FILE. A scheduler leaves after a round if it is significantly worse than the first one, or if its
+    /// rank is in the worse half; the answer says which, and which schedulers cannot be told apart from the first. Each
+    /// combination of the other axes is a search of its own. docs/explanation/search.md explains it.
+    #[arg(long, value_name = "MEASURE", group = "goal", conflicts_with_all = ["view", "shard", "report"])]
+    pub minimize: Option<String>,
+    /// Search for the scheduler with the highest MEASURE
+    #[arg(long, value_name = "MEASURE", group = "goal", conflicts_with_all = ["view", "shard", "report"])]
+    pub maximize: Option<String>,
+    /// In a search: schedulers that no rank removes [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), requires = "goal")]
+    pub finalists: Option<u16>,
     /// Write the comparison of finished runs as an HTML page
     #[arg(long, value_name = "OUT.html", conflicts_with = "missing")]
     pub report: Option<PathBuf>,

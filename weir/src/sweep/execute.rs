@@ -3,14 +3,15 @@
 
 use super::args::Sweep;
 use super::planned::{Planned, distinct};
-use super::{results, tables};
+use super::results::{self, directory_of_tasks};
+use super::tables;
 use crate::parallel::{self, End};
 use crate::progress::Progress;
 use crate::sim;
 use anyhow::{Context, Result};
-use campaign::{Appender, Store};
+use campaign::{Appender, Finished, Store};
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,8 @@ struct Keeper<'a> {
 
 struct State {
     appender: Appender,
+    /// With `--tasks`.
+    tasks: Option<Appender>,
     finished: usize,
     /// When progress was last reported.
     last_report: Instant,
@@ -53,8 +56,7 @@ struct Written {
     took: Duration,
 }
 
-/// Does the missing runs of this process's part, and then calls `finish`. After a signal, the process ends with its
-/// status when `finish` returns.
+/// Does the missing runs of this process's part, and then calls `finish`, as [`execute_some`] does.
 ///
 /// # Errors
 /// Those of a run whose scheduler is not their cause, of the store, and of `finish`.
@@ -62,26 +64,47 @@ pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -
     let appender = open_directory(args, all)?;
     let todo = {
         let store = Store::open(&[&args.out], &results::keys())?;
+        let with_tasks = tasks_store(args)?;
+        let is_finished = |planned: &Planned<'_>| {
+            store.has(planned.id) && with_tasks.as_ref().is_none_or(|store| store.has(planned.id))
+        };
         let is_mine = |(place, _): &(usize, &Planned<'_>)| args.shard.is_none_or(|shard| shard.has(*place as u64));
         let mine = distinct(all).into_iter().enumerate().filter(is_mine).map(|(_, planned)| planned);
-        mine.filter(|planned| !store.has(planned.id)).collect::<Vec<_>>()
+        mine.filter(|planned| !is_finished(planned)).collect::<Vec<_>>()
     };
+    execute_some(args, all, appender, &todo, finish)
+}
+
+/// Does these runs, and then calls `finish`. After a signal, the process ends with its status when `finish` returns.
+///
+/// # Errors
+/// Those of a run whose scheduler is not their cause, of the store, and of `finish`.
+pub fn execute_some<R>(
+    args: &Sweep,
+    all: &[Planned<'_>],
+    appender: Appender,
+    todo: &[&Planned<'_>],
+    finish: impl FnOnce(Done) -> Result<R>,
+) -> Result<R> {
     let now = Instant::now();
-    let state = State { appender, finished: 0, last_report: now, error: None };
+    let tasks = args.tasks.then(|| Appender::new(&directory_of_tasks(&args.out), &[])).transpose()?;
+    let state = State { appender, tasks, finished: 0, last_report: now, error: None };
     let written = Written { at: now, took: Duration::ZERO };
     let (state, tables) = (Mutex::new(state), Mutex::new(written));
     let keeper = Keeper { args, all, wanted: todo.len(), began: now, state, tables };
     let progress = Progress::new(todo.len());
     let work = |index: usize| {
         let planned: &Planned<'_> = todo[index];
-        let result = results::finished(sim::result(planned.run, &progress));
-        keeper.keep(planned, result.with_context(|| planned.id.to_string()))
+        let result = sim::result(planned.run, &progress);
+        let tasks = args.tasks.then(|| results::with_tasks(&result));
+        keeper.keep(planned, results::finished(result).with_context(|| planned.id.to_string()), tasks)
     };
     let threads = args.jobs.map_or(parallel::threads(todo.len()), |jobs| usize::from(jobs).min(todo.len()));
     parallel::run(todo.len(), threads, work, |_, end| {
         progress.end();
         let mut state = keeper.state.lock().expect("no thread panics while holding it");
         state.appender.sync()?;
+        state.tasks.as_mut().map_or(Ok(()), Appender::sync)?;
         if let Some(error) = state.error.take() {
             return Err(error);
         }
@@ -91,9 +114,15 @@ pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -
 
 impl Keeper<'_> {
     /// Keeps a result. `None` after an error, which ends the sweep.
-    fn keep(&self, planned: &Planned<'_>, result: Result<campaign::Finished>) -> Option<()> {
+    fn keep(&self, planned: &Planned<'_>, result: Result<Finished>, tasks: Option<Finished>) -> Option<()> {
         let mut state = self.state.lock().expect("no thread panics while holding it");
-        let kept = result.and_then(|run| Ok(state.appender.append(planned.id, &run)?));
+        let kept = result.and_then(|run| {
+            // The tasks first: a run without its result is done again anyway.
+            if let (Some(appender), Some(tasks)) = (&mut state.tasks, &tasks) {
+                appender.append(planned.id, tasks)?;
+            }
+            Ok(state.appender.append(planned.id, &run)?)
+        });
         if let Err(error) = kept {
             state.error.get_or_insert(error);
         }
@@ -128,21 +157,38 @@ impl Keeper<'_> {
     }
 }
 
+/// The results with tasks, if they are asked for.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn tasks_store(args: &Sweep) -> Result<Option<Store>> {
+    let open = || Store::open(&[&directory_of_tasks(&args.out)], &[]);
+    Ok(args.tasks.then(open).transpose()?)
+}
+
 /// Creates the directory of the results, and takes over the finished runs of other directories.
 ///
 /// # Errors
 /// If a directory cannot be read or written.
 pub fn open_directory(args: &Sweep, all: &[Planned<'_>]) -> Result<Appender> {
-    let keys = results::keys();
-    let directories: Vec<&Path> = args.import.iter().map(|path| path.as_path()).collect();
-    if let Some(missing) = directories.iter().find(|path| !path.is_dir()) {
+    if let Some(missing) = args.import.iter().find(|path| !path.is_dir()) {
         anyhow::bail!("--import {}: expected a directory of finished runs", missing.display());
     }
-    let mut appender = Appender::new(&args.out, &keys)?;
-    if directories.is_empty() {
+    if args.tasks {
+        let others: Vec<PathBuf> = args.import.iter().map(|path| directory_of_tasks(path)).collect();
+        import(&directory_of_tasks(&args.out), &others, &[], all)?.sync()?;
+    }
+    import(&args.out, &args.import, &results::keys(), all)
+}
+
+/// Takes over the finished runs of other directories.
+fn import(out: &Path, others: &[PathBuf], keys: &[&str], all: &[Planned<'_>]) -> Result<Appender> {
+    let mut appender = Appender::new(out, keys)?;
+    if others.is_empty() {
         return Ok(appender);
     }
-    let (store, mut others) = (Store::open(&[&args.out], &keys)?, Store::open(&directories, &keys)?);
+    let others: Vec<&Path> = others.iter().map(PathBuf::as_path).collect();
+    let (store, mut others) = (Store::open(&[out], keys)?, Store::open(&others, keys)?);
     for planned in distinct(all) {
         if !store.has(planned.id)
             && let Some(run) = others.read(planned.id)?

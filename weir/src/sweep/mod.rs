@@ -5,6 +5,7 @@ pub mod args;
 mod execute;
 mod planned;
 mod results;
+mod search;
 mod show;
 mod slurm;
 mod tables;
@@ -20,6 +21,7 @@ use planned::{Planned, Plans, distinct};
 use report::counted;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Outcome of runs that did what they should.
 const COMPLETED: &str = "completed";
@@ -31,7 +33,7 @@ struct Status {
     finished: usize,
     /// Runs finished by this process.
     now: usize,
-    /// Finished runs by outcome.
+    /// Finished runs by outcome; of this part only while others are missing.
     outcomes: BTreeMap<String, u64>,
     /// Finished runs in the directory that are not of this campaign, or of another version of an input or of Weir.
     others: usize,
@@ -56,6 +58,9 @@ pub fn sweep(args: &Sweep) -> Result<bool> {
     let all = plans.runs().with_context(|| args.file.display().to_string())?;
     output::refuse_inputs([&page])?;
     let asked = Asked { args, campaign: &campaign, all: &all, page: &page };
+    if let Some(goal) = search::Goal::of(args)? {
+        return search::execute(&asked, &goal);
+    }
     match args {
         Sweep { status: true, .. } => {
             let mut store = asked.store()?;
@@ -117,6 +122,9 @@ impl Asked<'_> {
         // Parts would overwrite each other's tables with fewer runs; the one that finds all runs finished writes them.
         if args.shard.is_none() || status.finished == status.runs {
             tables::write(&args.out, self.all, &mut store)?;
+            if let Some(mut store) = execute::tasks_store(args)? {
+                tables::write_tasks(&args.out, self.all, &mut store)?;
+            }
             status.tables = true;
         }
         if done.is_interrupted {
@@ -159,14 +167,21 @@ impl Asked<'_> {
     }
 }
 
+/// Paths of the tables that this command line writes.
+fn written(args: &Sweep) -> Vec<PathBuf> {
+    tables::paths(&args.out).into_iter().chain(args.tasks.then(|| tables::path_of_tasks(&args.out))).collect()
+}
+
 impl Status {
     fn of(asked: &Asked<'_>, now: usize, store: &mut Store) -> Result<Status> {
         let runs = distinct(asked.all);
+        let finished = runs.iter().filter(|planned| store.has(planned.id)).count();
+        // One of a thousand shards must not read the results of all others: it reports the outcomes of its part.
+        let shard = asked.args.shard.filter(|_| finished < runs.len());
+        let is_mine = |place: usize| shard.is_none_or(|shard| shard.has(place as u64));
         let mut outcomes = BTreeMap::new();
-        let mut finished = 0;
-        for planned in &runs {
+        for (_, planned) in runs.iter().enumerate().filter(|(place, _)| is_mine(*place)) {
             if let Some(run) = store.read(planned.id)? {
-                finished += 1;
                 *outcomes.entry(run.outcome).or_insert(0) += 1;
             }
         }
@@ -198,8 +213,7 @@ impl Status {
             text += &format!("{} in results: ignored\n", counted(*torn, "incomplete or damaged line"));
         }
         if self.tables {
-            let [runs, histograms] = tables::paths(&args.out);
-            text += &format!("{}\n{}\n", runs.display(), histograms.display());
+            written(args).iter().for_each(|path| text += &format!("{}\n", path.display()));
         }
         if finished < runs {
             let missing = counted((runs - finished) as u64, "run");
@@ -211,7 +225,7 @@ impl Status {
     fn to_json(&self, asked: &Asked<'_>) -> Value {
         let args = asked.args;
         let of_host: Vec<&str> = planned::values_of_host(asked.campaign).iter().map(|value| value.key).collect();
-        let paths = tables::paths(&args.out).map(|path| path.display().to_string());
+        let paths: Vec<String> = written(args).iter().map(|path| path.display().to_string()).collect();
         json!({
             "weir": 1,
             "sweep": {
@@ -224,7 +238,7 @@ impl Status {
                 "others": self.others,
                 "cut_off": self.torn,
                 "host": of_host,
-                "tables": if self.tables { paths.to_vec() } else { Vec::new() },
+                "tables": if self.tables { paths } else { Vec::new() },
             },
         })
     }

@@ -3,11 +3,13 @@
 
 use super::planned::Planned;
 use anyhow::Result;
-use campaign::{Axis, Buckets, Finished};
-use ids::Nanos;
+use campaign::{Axis, Buckets, Finished, TaskRow};
+use ids::{CpuSet, Nanos};
 use measures::catalogue::CATALOGUE;
+use measures::{LatencySummary, TaskMeasures};
 use report::{Details, Distributions, Doubt, Ending, Exit, Outcome, Record, RunReport, Violations};
 use simulator::SetupError;
+use std::path::{Path, PathBuf};
 
 /// Outcome of a run whose scheduler could not be loaded.
 pub const REFUSED: &str = "refused";
@@ -18,6 +20,60 @@ const RUN_DELAY: &str = "run_delay_ns";
 /// Keys of all measures, in the order of the stored values.
 pub fn keys() -> Vec<&'static str> {
     CATALOGUE.iter().map(|measure| measure.key).collect()
+}
+
+/// Directory of the results with tasks, in that of the campaign.
+pub fn directory_of_tasks(out: &Path) -> PathBuf {
+    out.join("tasks")
+}
+
+/// Columns of the table of tasks: texts. Names are keys of `tasks` in the JSON of a run.
+pub const TASK_TEXTS: [&str; 3] = ["name", "cpus_allowed", "cpus_used"];
+
+/// A task's value, or `None` if it is unknown.
+type OfTask = fn(&TaskMeasures) -> Option<u64>;
+
+/// Columns of the table of tasks: integers. New ones come last, since kept tasks have their values in this order.
+pub const TASK_INTEGERS: [(&str, OfTask); 24] = [
+    ("id", |task| Some(task.id.0.into())),
+    ("pid", |task| Some(task.pid.into())),
+    ("kernel_thread", |task| Some(task.kernel_thread.into())),
+    ("work_ns", |task| Some(task.account.work.0)),
+    ("cpu_ns", |task| Some(task.account.run.0)),
+    ("stolen_ns", |task| Some(task.account.stolen.0)),
+    ("runnable_ns", |task| Some(task.account.runnable.0)),
+    ("blocked_ns", |task| Some(task.account.blocked.0)),
+    ("disk_ns", |task| task.disk.map(|time| time.0)),
+    ("network_ns", |task| task.network.map(|time| time.0)),
+    ("wakeup_latency_ns.count", |task| Some(task.wakeup_latency.count)),
+    ("wakeup_latency_ns.mean", |task| waited(task.wakeup_latency, |all| all.mean)),
+    ("wakeup_latency_ns.p50", |task| waited(task.wakeup_latency, |all| all.p50)),
+    ("wakeup_latency_ns.p90", |task| waited(task.wakeup_latency, |all| all.p90)),
+    ("wakeup_latency_ns.p99", |task| waited(task.wakeup_latency, |all| all.p99)),
+    ("wakeup_latency_ns.p999", |task| waited(task.wakeup_latency, |all| all.p999)),
+    ("wakeup_latency_ns.max", |task| waited(task.wakeup_latency, |all| all.max)),
+    ("period_ns", |task| task.periods.as_ref().map(|periods| periods.length.0)),
+    ("response_ns.count", |task| Some(task.periods.as_ref()?.response.summary().count)),
+    ("response_ns.p50", |task| waited(task.periods.as_ref()?.response.summary(), |all| all.p50)),
+    ("response_ns.p99", |task| waited(task.periods.as_ref()?.response.summary(), |all| all.p99)),
+    ("response_ns.max", |task| waited(task.periods.as_ref()?.response.summary(), |all| all.max)),
+    ("late_ns.count", |task| Some(task.periods.as_ref()?.late.summary().count)),
+    ("late_ns.max", |task| waited(task.periods.as_ref()?.late.summary(), |all| all.max)),
+];
+
+/// A number of a summary; `None` without any value.
+fn waited(all: LatencySummary, of: fn(LatencySummary) -> Nanos) -> Option<u64> {
+    (all.count > 0).then(|| of(all).0)
+}
+
+/// What is kept of a run's tasks; nothing if it could not begin.
+pub fn with_tasks(result: &Result<RunReport>) -> Finished {
+    let task = |task: &TaskMeasures| TaskRow {
+        texts: vec![task.name.clone(), CpuSet::to_string(&task.cpus_allowed), CpuSet::to_string(&task.cpus_used)],
+        values: TASK_INTEGERS.iter().map(|(_, of)| of(task)).collect(),
+    };
+    let tasks = result.iter().flat_map(|run| &run.measures.tasks).map(task).collect();
+    Finished { tasks, ..Finished::default() }
 }
 
 /// What is kept of a run. A scheduler that cannot be loaded is a result, too.
@@ -60,6 +116,7 @@ pub fn finished(result: Result<RunReport>) -> Result<Finished> {
             buckets(WAKEUP, run.measures.wakeup_latencies.buckets()),
             buckets(RUN_DELAY, run.measures.run_delays.buckets()),
         ],
+        tasks: Vec::new(),
     })
 }
 

@@ -4,7 +4,7 @@
 //! (`SBATCH_PARTITION`, `SBATCH_TIMELIMIT`, …).
 
 use super::args::Sweep;
-use super::execute::{Done, open_directory};
+use super::execute::{Done, open_directory, tasks_store};
 use super::planned::{Planned, distinct};
 use super::results;
 use crate::failed::Failed;
@@ -35,10 +35,10 @@ const SIGNALLED: i32 = crate::parallel::SIGNALLED;
 /// [`Failed`] if runs are missing after the last attempt; others if Slurm cannot be asked, and those of `finish`.
 pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -> Result<R>) -> Result<R> {
     open_directory(args, all)?;
-    let before = missing(&args.out, all)?;
+    let before = missing(args, all)?;
     let signals = Signals::block()?;
     for attempt in 1..=ATTEMPTS {
-        let missing = missing(&args.out, all)?;
+        let missing = missing(args, all)?;
         if missing == 0 {
             break;
         }
@@ -54,13 +54,13 @@ pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -
             let _ = slurm("scancel", &[&job]);
         }
         if let Some(signal) = waited? {
-            let count = before - self::missing(&args.out, all)?;
+            let count = before - self::missing(args, all)?;
             if let Err(error) = finish(Done { count, is_interrupted: true }) {
                 say!("weir: error: {}", report::escape(&crate::describe(&error)));
             }
             std::process::exit(SIGNALLED + signal);
         }
-        let left = self::missing(&args.out, all)?;
+        let left = self::missing(args, all)?;
         let logs = logs(&args.out).display().to_string();
         match left {
             0 => {}
@@ -75,7 +75,7 @@ pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -
         }
     }
     drop(signals);
-    finish(Done { count: before - missing(&args.out, all)?, is_interrupted: false })
+    finish(Done { count: before - missing(args, all)?, is_interrupted: false })
 }
 
 /// Number of parts of an attempt, the first of which has this number. Missing runs of one part have places that differ by
@@ -87,9 +87,11 @@ fn parts(first: usize, attempt: u32) -> usize {
 }
 
 /// Number of runs that are not finished.
-fn missing(out: &Path, all: &[Planned<'_>]) -> Result<usize> {
-    let store = Store::open(&[out], &results::keys())?;
-    Ok(distinct(all).into_iter().filter(|planned| !store.has(planned.id)).count())
+fn missing(args: &Sweep, all: &[Planned<'_>]) -> Result<usize> {
+    let store = Store::open(&[&args.out], &results::keys())?;
+    let tasks = tasks_store(args)?;
+    let has = |planned: &Planned<'_>| store.has(planned.id) && tasks.as_ref().is_none_or(|tasks| tasks.has(planned.id));
+    Ok(distinct(all).into_iter().filter(|planned| !has(planned)).count())
 }
 
 /// Directory of the jobs' logs.
@@ -104,7 +106,8 @@ fn submit(args: &Sweep, parts: usize) -> Result<String> {
     let program = std::env::current_exe().context("the path of this program")?;
     let [program, file, out] = [&program, &args.file, &args.out].map(|path| quote(&path.to_string_lossy()));
     let script = format!(
-        "exec {program} sweep {file} --out {out} --shard $SLURM_ARRAY_TASK_ID/{parts} --jobs ${{SLURM_CPUS_PER_TASK:-1}}"
+        "exec {program} sweep {file} --out {out} --shard $SLURM_ARRAY_TASK_ID/{parts} --jobs ${{SLURM_CPUS_PER_TASK:-1}}{}",
+        if args.tasks { " --tasks" } else { "" }
     );
     let mut words = vec!["--parsable".to_owned(), "--job-name=weir-sweep".to_owned(), format!("--array=1-{parts}")];
     words.extend(args.jobs.map(|jobs| format!("--cpus-per-task={jobs}")));
@@ -142,7 +145,7 @@ fn wait(args: &Sweep, all: &[Planned<'_>], job: &str, signals: &Signals) -> Resu
         if last_report.elapsed() >= REPORT_INTERVAL {
             last_report = Instant::now();
             let runs = distinct(all).len();
-            let finished = runs - missing(&args.out, all)?;
+            let finished = runs - missing(args, all)?;
             say!("weir: {} finished", report::fraction(finished as u64, runs as u64, "run"));
         }
         std::thread::sleep(POLL);

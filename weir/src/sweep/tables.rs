@@ -2,7 +2,7 @@
 //! The tables of a campaign's directory.
 
 use super::planned::Planned;
-use super::results;
+use super::results::{self, TASK_INTEGERS, TASK_TEXTS};
 use crate::output;
 use anyhow::Result;
 use campaign::{Axis, Named, Row, Store};
@@ -15,6 +15,11 @@ use std::rc::Rc;
 /// Paths of the tables of a directory.
 pub fn paths(directory: &Path) -> [PathBuf; 2] {
     ["runs.parquet", "histograms.parquet"].map(|name| directory.join(name))
+}
+
+/// Path of the table of tasks.
+pub fn path_of_tasks(directory: &Path) -> PathBuf {
+    directory.join("tasks.parquet")
 }
 
 /// A varied key of schedulers, machines or workloads, which has a column of its own.
@@ -44,6 +49,23 @@ pub fn write(directory: &Path, all: &[Planned<'_>], store: &mut Store) -> Result
     // The histograms first: a run of one table is then in the other one, too, whenever they are read.
     histograms.finish()?;
     runs.finish()?;
+    Ok(count)
+}
+
+/// Writes the table of tasks of the runs in a store that has them.
+///
+/// # Errors
+/// If the store cannot be read or the table cannot be written.
+pub fn write_tasks(directory: &Path, all: &[Planned<'_>], store: &mut Store) -> Result<u64> {
+    let mut table = Target::check_file(&path_of_tasks(directory), Privacy::Public)?.create()?;
+    let keys = keys(all);
+    let mut hashes = BTreeMap::new();
+    let texts: Vec<Texts> = all.iter().map(|planned| Texts::of(planned, &mut hashes)).collect();
+    let rows =
+        all.iter().zip(&texts).map(|(planned, texts)| Row { id: planned.id, cells: cells(planned, texts, &keys) });
+    let integers = TASK_INTEGERS.map(|(key, _)| key);
+    let count = campaign::write_tasks(&columns(&keys), rows, [&TASK_TEXTS, &integers], store, &mut table)?;
+    table.finish()?;
     Ok(count)
 }
 

@@ -25,6 +25,7 @@ mod results;
 mod run;
 mod runs;
 mod scale;
+mod search;
 mod slurm;
 mod sources;
 mod suites;

@@ -362,11 +362,34 @@ fn directories_to_import_are_checked_before_anything_is_created() {
     assert!(!directory.path().join("out").exists());
 }
 
-/// A Python with these modules, or why there is none.
+/// Runs that were finished without their tasks are done again for them, and the other tables stay as they are.
+#[test]
+fn tasks_are_kept_on_demand() {
+    let directory = workspace(3);
+    let path = directory.path();
+    let expected = whole(path);
+    let sweep = |line: &str| serde_json::from_str::<Value>(&good(path, line)).unwrap()["sweep"].take();
+    for (shard, count) in [(2, 10), (1, 11)] {
+        let done = sweep(&format!("sweep c.toml --out whole --tasks --shard {shard}/2 --format json"));
+        assert_eq!((done["finished"].as_u64(), done["finished_now"].as_u64()), (Some(21), Some(count)));
+    }
+    let done = sweep("sweep c.toml --out whole --tasks --format json");
+    assert_eq!((done["finished_now"].as_u64(), done["tables"][2].as_str()), (Some(0), Some("whole/tasks.parquet")));
+    assert_eq!(tables(path, "whole"), expected);
+    let tasks = fs::read(path.join("whole/tasks.parquet")).unwrap();
+    good(path, "sweep c.toml --out joined --tasks --import whole");
+    assert_eq!((tables(path, "joined"), fs::read(path.join("joined/tasks.parquet")).unwrap()), (expected, tasks));
+}
+
+/// A Python with these modules, or why there is none. `make test` names one, or says why it could not install them.
 fn python(modules: &str) -> Result<String, String> {
+    if let Ok(lack) = std::env::var("WEIR_PYTHON_LACK") {
+        return Err(lack);
+    }
     let python = std::env::var("WEIR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
-    let lack = || format!("{python} cannot import {modules} (WEIR_PYTHON names another Python)");
+    let lack =
+        || format!("{python} cannot import {modules}; make test installs them (WEIR_PYTHON names another Python)");
     has.is_ok_and(|output| output.status.success()).then(|| python.clone()).ok_or_else(lack)
 }
 
