@@ -36,7 +36,7 @@ pub fn all(lessons: &[&str]) -> Markup {
 }
 
 /// The title of a lesson, without its number.
-fn title<'a>(lesson: &'a str) -> &'a str {
+fn title(lesson: &str) -> &str {
     let line = lesson.lines().next().unwrap_or_default();
     line.split_once(": ").map_or(line, |(_, title)| title)
 }
