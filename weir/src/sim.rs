@@ -78,7 +78,9 @@ fn finish(
     }
     refusals.check(&reports)?;
     let interrupted = (end != End::Done).then(|| plan.runs().len());
-    interrupted.iter().for_each(|&planned| parallel::tell_interrupted(reports.len(), planned, "the report covers these"));
+    interrupted
+        .iter()
+        .for_each(|&planned| parallel::tell_interrupted(reports.len(), planned, "the report covers these"));
     let Plan { schedulers, nominal, suites, outputs, command_line, .. } = plan;
     let setup = save::Setup { command_line: command_line.clone(), schedulers, machines: nominal, events: vec![] };
     let (save, report) = (outputs.save.as_ref(), outputs.report.as_ref());
@@ -138,7 +140,6 @@ fn judged(run: Run<'_>, outcome: simulator::Outcome, checker: invariants::Checke
 ///
 /// # Errors
 /// If it cannot start.
-#[cfg(feature = "sweep")]
 pub fn result(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
     run_one(run, None, progress).map(|done| done.report)
 }

@@ -119,7 +119,8 @@ impl Values {
             Some((last, length)) if *last == place => *length += count,
             _ => self.runs.push((place, count)),
         }
-        if !self.is_plain && self.distinct.len() >= MIN_DISTINCT_FOR_PLAIN && self.distinct.len() as u64 * 2 > self.rows {
+        if !self.is_plain && self.distinct.len() >= MIN_DISTINCT_FOR_PLAIN && self.distinct.len() as u64 * 2 > self.rows
+        {
             self.is_plain = true;
             self.distinct.forget();
         }

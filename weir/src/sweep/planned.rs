@@ -325,8 +325,8 @@ mod tests {
     /// Options of `weir sim` that no campaign sets: axes, outputs and views, and `btf`, whose types may have no stable
     /// `Debug` form by which to identify a run.
     const OTHERS: [&str; 15] = [
-        "machine", "workload", "seed", "seeds", "draws", "btf", "watch", "format", "all", "pairs", "trace", "log", "coverage",
-        "save", "report",
+        "machine", "workload", "seed", "seeds", "draws", "btf", "watch", "format", "all", "pairs", "trace", "log",
+        "coverage", "save", "report",
     ];
 
     #[test]

@@ -174,7 +174,8 @@ fn interrupted_campaign_keeps_its_finished_runs() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let finished = document["sweep"]["finished"].as_u64().unwrap();
     assert!((1..7000).contains(&finished), "{finished}");
-    let grouped = if finished < 1000 { finished.to_string() } else { format!("{},{:03}", finished / 1000, finished % 1000) };
+    let grouped =
+        if finished < 1000 { finished.to_string() } else { format!("{},{:03}", finished / 1000, finished % 1000) };
     let line = format!("interrupted: {grouped} of 7,000 runs finished; the same command does the others");
     assert!(errors.contains(&line), "{errors}");
     assert_eq!(document["sweep"]["tables"].as_array().unwrap().len(), 2);
@@ -324,7 +325,11 @@ fn options_without_effect_are_refused() {
         }
     }
     refused(path, "sweep c.toml --out out --missing --report page.html", "cannot be used with");
-    refused(path, "sweep c.toml --out out --parts 2", "--parts: only --on slurm divides the runs; expected --shard I/N");
+    refused(
+        path,
+        "sweep c.toml --out out --parts 2",
+        "--parts: only --on slurm divides the runs; expected --shard I/N",
+    );
     assert!(!path.join("out").exists());
 }
 
