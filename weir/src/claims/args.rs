@@ -28,6 +28,7 @@ Examples:
   weir claims --all                    judge all, some 15 minutes
   weir claims --all --format json | jq '.claims[] | [.id, .verdict]'
   weir claims --file mine.toml --all   judge claims of your own
+  weir claims --file mine.toml --all --check
 
 Exit status: 0 judged, whatever the verdicts; 2 bad usage or input."
 )]
@@ -41,6 +42,9 @@ pub struct ClaimsArgs {
     /// Read claims from this file in place of the shipped ones; repeatable
     #[arg(long = "file", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Only check that all names in the claims can be resolved
+    #[arg(long, conflicts_with = "page")]
+    pub check: bool,
     /// Begin with this seed in place of 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub first_seed: u64,

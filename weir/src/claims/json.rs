@@ -24,7 +24,7 @@ pub fn document(all: &[Judged<'_>], commit: Option<&str>) -> Result<String> {
 }
 
 fn claim(judged: &Judged<'_>) -> Value {
-    let Judged { claim, judgement, reason, decider, placebo, off, runs, command } = judged;
+    let Judged { claim, judgement, reason, decider, placebo, off, runs, command, similar } = judged;
     let is_judged = matches!(claim.test, Test::Runs(_)) && judgement.agreeing.1 > 0;
     let decides = decider.as_ref().map(|decider| {
         json!({
@@ -68,6 +68,7 @@ fn claim(judged: &Judged<'_>) -> Value {
         "off": off.as_ref().map(comparison),
         "runs": runs,
         "command": command,
+        "similar": similar,
     })
 }
 

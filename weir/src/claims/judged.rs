@@ -27,8 +27,10 @@ pub struct Judged<'a> {
     pub off: Option<Judgement>,
     /// Number of runs.
     pub runs: u64,
-    /// Command lines that repeat the main comparison.
+    /// Command line that repeats the runs.
     pub command: String,
+    /// Command lines of `weir sim` for the main comparison; all samples have the same seeds there.
+    pub similar: Vec<String>,
 }
 
 /// Two sides of a comparison; with one only, two measures of the same runs are compared.
@@ -62,8 +64,16 @@ fn keys(runs: &Experiment) -> Vec<Key> {
     std::iter::once(runs.measure.clone()).chain(runs.over.clone()).collect()
 }
 
-fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
-    first..first + count
+/// Seeds of a sample. Each sample has seeds of its own: with common ones the noise of a single seed would count as often as
+/// there are samples.
+fn seeds(runs: &Experiment, first: u64, draw: u64) -> std::ops::Range<u64> {
+    let first = first + (draw - 1) * runs.seeds;
+    first..first + runs.seeds
+}
+
+/// Distance of the seeds of the placebo from those of the same sample.
+fn placebo_distance(runs: &Experiment) -> u64 {
+    runs.draws * runs.seeds
 }
 
 /// Whether the first side is compared with itself: a claim that expects no difference would hold in any case.
@@ -90,14 +100,18 @@ pub fn want(claim: &Claim, runs: &Experiment, first: u64, wanted: &mut Wanted) -
     let place = format!("{}: claim {:?}", claim.place, claim.id);
     let keys = keys(runs);
     keys.iter().try_for_each(|key| measure::check(key)).with_context(|| place.clone())?;
-    let mut add = |side: &Side, first: u64| wanted.add(side, runs.draws, seeds(first, runs.seeds), &keys, &place);
+    let mut add = |side: &Side, first: u64| {
+        let points = |draw: u64| seeds(runs, first, draw).map(move |seed| (draw, seed));
+        let points: Vec<(u64, u64)> = (1..=runs.draws).flat_map(points).collect();
+        wanted.add(side, runs.draws, &points, &keys, &place);
+    };
     let pairs = Pair::all(runs);
     for pair in pairs.iter().chain(&Pair::off(runs)) {
         add(&pair.a, first);
         pair.b.iter().for_each(|side| add(side, first));
     }
     if let Some(pair) = pairs.last().filter(|_| has_placebo(runs)) {
-        add(&pair.a, first + runs.seeds);
+        add(&pair.a, first + placebo_distance(runs));
     }
     Ok(())
 }
@@ -105,26 +119,27 @@ pub fn want(claim: &Claim, runs: &Experiment, first: u64, wanted: &mut Wanted) -
 /// Judges a claim whose runs have been done.
 pub fn judge<'a>(claim: &'a Claim, first: u64, results: &Results) -> Judged<'a> {
     match &claim.test {
-        Test::Untestable(why) => untestable(claim, why.clone(), 0, String::new()),
+        Test::Untestable(why) => untestable(claim, why.clone(), 0, Vec::new()),
         Test::Runs(runs) => judge_runs(claim, runs, first, results),
     }
 }
 
-fn untestable(claim: &Claim, reason: String, runs: u64, command: String) -> Judged<'_> {
+fn untestable(claim: &Claim, reason: String, runs: u64, similar: Vec<String>) -> Judged<'_> {
+    let command = format!("weir claims {}", claim.id);
     let none = Effects::of(&[]);
     let judgement = claims::judge(&none, Expectation { sign: 0, range_ppm: None }, None);
     let judgement = Judgement { verdict: Verdict::Untestable, interval_ppm: None, ..judgement };
-    Judged { claim, judgement, reason: Some(reason), decider: None, placebo: None, off: None, runs, command }
+    Judged { claim, judgement, reason: Some(reason), decider: None, placebo: None, off: None, runs, command, similar }
 }
 
 fn judge_runs<'a>(claim: &'a Claim, runs: &Experiment, first: u64, results: &Results) -> Judged<'a> {
     let pairs = Pair::all(runs);
     let main = pairs.last().expect("an experiment has a pair");
     let facts = results.facts(&main.a, runs.draws);
-    let (count, command) = (count(runs), command(main, runs));
+    let (count, similar) = (count(runs), similar(main, runs));
     if let Some(effect) = runs.needs.iter().find(|need| !facts.effects.contains(need)) {
         let reason = format!("the machine does not model {effect}, which carries the claim");
-        return untestable(claim, reason, count, command);
+        return untestable(claim, reason, count, similar);
     }
     let differences = |pair: &Pair| pair_differences(pair, runs, first, results);
     let of_main = differences(main);
@@ -154,7 +169,9 @@ fn judge_runs<'a>(claim: &'a Claim, runs: &Experiment, first: u64, results: &Res
     });
     let missing = runs.draws as usize - known.len();
     let reason = (missing > 0).then(|| format!("{missing} of {} samples have no result", runs.draws));
-    Judged { claim, judgement, reason, decider, placebo, off, runs: count, command }
+    let first = if first == 1 { String::new() } else { format!(" --first-seed {first}") };
+    let command = format!("weir claims {}{first}", claim.id);
+    Judged { claim, judgement, reason, decider, placebo, off, runs: count, command, similar }
 }
 
 /// Number of runs, shared or not.
@@ -177,7 +194,7 @@ fn pair_differences(pair: &Pair, runs: &Experiment, first: u64, results: &Result
             }
         }
     };
-    (1..=runs.draws).map(|draw| median(seeds(first, runs.seeds).filter_map(|seed| of_seed(draw, seed)))).collect()
+    (1..=runs.draws).map(|draw| median(seeds(runs, first, draw).filter_map(|seed| of_seed(draw, seed)))).collect()
 }
 
 /// The differences of the first side with other seeds against itself.
@@ -189,9 +206,10 @@ fn placebo_differences(pair: &Pair, runs: &Experiment, first: u64, results: &Res
             Some(over) => quotient(of(&runs.measure)?, of(over)?),
         }
     };
-    let of_seed = |draw: u64, seed: u64| Some(difference_ppm(value(draw, seed)?, value(draw, seed + runs.seeds)?));
+    let of_seed =
+        |draw: u64, seed: u64| Some(difference_ppm(value(draw, seed)?, value(draw, seed + placebo_distance(runs))?));
     (1..=runs.draws)
-        .filter_map(|draw| median(seeds(first, runs.seeds).filter_map(|seed| of_seed(draw, seed))))
+        .filter_map(|draw| median(seeds(runs, first, draw).filter_map(|seed| of_seed(draw, seed))))
         .collect()
 }
 
@@ -204,8 +222,8 @@ fn median(values: impl Iterator<Item = i64>) -> Option<i64> {
     (!values.is_empty()).then(|| Effects::of(&values).median())
 }
 
-/// Command lines of `weir sim` that repeat a comparison.
-fn command(pair: &Pair, runs: &Experiment) -> String {
+/// Command lines of `weir sim` for a comparison.
+fn similar(pair: &Pair, runs: &Experiment) -> Vec<String> {
     let often = format!(" --draws {} --seeds {}", runs.draws, runs.seeds);
     let line = |side: &Side, schedulers: &[&str]| {
         let words = side.words();
@@ -215,10 +233,10 @@ fn command(pair: &Pair, runs: &Experiment) -> String {
         format!("weir sim {all}{often}")
     };
     match &pair.b {
-        None => line(&pair.a, &[&pair.a.scheduler]),
+        None => vec![line(&pair.a, &[&pair.a.scheduler])],
         Some(b) if Side { scheduler: pair.a.scheduler.clone(), ..b.clone() } == pair.a => {
-            line(&pair.a, &[&pair.a.scheduler, &b.scheduler])
+            vec![line(&pair.a, &[&pair.a.scheduler, &b.scheduler])]
         }
-        Some(b) => format!("{}; {}", line(&pair.a, &[&pair.a.scheduler]), line(b, &[&b.scheduler])),
+        Some(b) => vec![line(&pair.a, &[&pair.a.scheduler]), line(b, &[&b.scheduler])],
     }
 }

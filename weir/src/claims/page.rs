@@ -71,7 +71,7 @@ type Bar = (String, i64, Option<(i64, i64)>);
 
 /// Section of a claim that was looked into: runs, picture, and what was found.
 fn detail(judged: &Judged<'_>, finding: &str) -> String {
-    let Judged { claim, judgement, placebo, off, runs, command, .. } = judged;
+    let Judged { claim, judgement, placebo, off, runs, command, similar, .. } = judged;
     let mut text = format!("\n### {}\n\n{}\n\n> {}\n>\n> {}\n\n", claim.id, claim.text, claim.seed_text, claim.source);
     let mut rows: Vec<Bar> = Vec::new();
     if let Some(ppm) = claim.published_ppm {
@@ -93,8 +93,12 @@ fn detail(judged: &Judged<'_>, finding: &str) -> String {
         let line = format!("{name:<14}{} {}", bar(effect), with_interval(effect, interval));
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let _ = write!(text, "```\n\n{}\n\n{runs} runs, among them:\n\n```\n", finding.trim_end());
-    let _ = writeln!(text, "{}\n```", command.replace("; ", "\n"));
+    let _ = write!(
+        text,
+        "```\n\n{}\n\n`{command}`, {runs} runs; with seeds common to all samples:\n\n```\n",
+        finding.trim_end()
+    );
+    let _ = writeln!(text, "{}\n```", similar.join("\n"));
     text
 }
 

@@ -21,10 +21,11 @@ pub struct Wanted {
     setups: BTreeMap<Setup, Runs>,
 }
 
-/// Seeds and measures of a side.
+/// Runs and measures of a side.
 #[derive(Default)]
 struct Runs {
-    seeds: BTreeSet<u64>,
+    /// Sample and seed of each run.
+    points: BTreeSet<(u64, u64)>,
     keys: BTreeSet<Key>,
     /// Claim that wants them first, for errors.
     place: String,
@@ -47,10 +48,10 @@ pub struct Facts {
 }
 
 impl Wanted {
-    /// Adds the runs of a side with these seeds.
-    pub fn add(&mut self, side: &Side, draws: u64, seeds: impl Iterator<Item = u64>, keys: &[Key], place: &str) {
+    /// Adds runs of a side: sample and seed of each.
+    pub fn add(&mut self, side: &Side, draws: u64, points: &[(u64, u64)], keys: &[Key], place: &str) {
         let runs = self.setups.entry((side.clone(), draws)).or_default();
-        runs.seeds.extend(seeds);
+        runs.points.extend(points);
         runs.keys.extend(keys.iter().cloned());
         if runs.place.is_empty() {
             place.clone_into(&mut runs.place);
@@ -59,7 +60,7 @@ impl Wanted {
 
     /// Number of runs.
     pub fn count(&self) -> usize {
-        self.setups.iter().map(|((_, draws), runs)| *draws as usize * runs.seeds.len()).sum()
+        self.setups.values().map(|runs| runs.points.len()).sum()
     }
 
     /// Resolves all sides without running them.
@@ -83,10 +84,14 @@ impl Wanted {
             let plan = plan(side, *draws).with_context(|| wanted.place.clone())?;
             let setup = (side.clone(), *draws);
             results.facts.insert(setup.clone(), facts(&plan, *draws));
+            let of_sample = |run: Run<'_>| {
+                let points = wanted.points.iter().filter(move |(draw, _)| *draw == run.draw);
+                points.map(|(_, seed)| *seed).collect::<Vec<u64>>()
+            };
             let runs: Vec<Run<'_>> = plan
                 .runs()
                 .into_iter()
-                .flat_map(|run| wanted.seeds.iter().map(move |seed| Run { seed: *seed, ..run }))
+                .flat_map(|run| of_sample(run).into_iter().map(move |seed| Run { seed, ..run }))
                 .collect();
             let values = values(&runs, &wanted.keys, jobs, &progress).with_context(|| wanted.place.clone())?;
             results.values.insert(setup, values);

@@ -34,7 +34,7 @@ pub fn table(all: &[Judged<'_>]) -> String {
 
 /// One verdict with everything that is known.
 pub fn one(judged: &Judged<'_>) -> String {
-    let Judged { claim, judgement, decider, placebo, off, runs, command, .. } = judged;
+    let Judged { claim, judgement, decider, placebo, off, runs, command, similar, .. } = judged;
     let mut text = wrapped(&claim.text, 0);
     text += &wrapped(&format!("\"{}\" ({})", claim.seed_text, claim.source), 4);
     let _ = write!(text, "\n{}: {}", claim.id, judgement.verdict.words());
@@ -55,8 +55,9 @@ pub fn one(judged: &Judged<'_>) -> String {
     if let Some(placebo) = placebo {
         text += &wrapped(&format!("The first side against itself, with other seeds: {}.", shown(placebo)), 4);
     }
-    if !command.is_empty() {
-        let _ = write!(text, "\n{runs} runs, among them\n  {}\n", command.replace("; ", "\n  "));
+    if !similar.is_empty() {
+        let lines = similar.join("\n  ");
+        let _ = write!(text, "\n{runs} runs: {command}\nWith seeds common to all samples:\n  {lines}\n");
     }
     text
 }

@@ -119,7 +119,7 @@ fn claims_are_judged_and_their_json_has_the_agreed_keys() {
 }
 
 #[test]
-fn claim_command_repeats_its_runs() {
+fn commands_of_a_claim_run_both_sides() {
     let directory = workspace();
     let one = text(directory.path(), "claims --file c.toml two-cpus");
     assert!(one.contains("two-cpus: holds\n"), "{one}");
@@ -177,6 +177,13 @@ fn bad_claim_gives_one_error_with_its_line() {
         let errors: Vec<&str> = error.lines().filter(|line| line.starts_with("weir: error: ")).collect();
         assert!(errors.len() == 1 && errors[0].contains(expected), "{from}: {error}");
     }
+}
+
+#[test]
+fn shipped_claims_name_existing_schedulers_machines_workloads_and_measures() {
+    let checked = text(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")), "claims --all --check");
+    let count: u32 = checked.split(' ').next().unwrap().parse().unwrap();
+    assert!(count >= 40 && checked.contains("every name is known"), "{checked}");
 }
 
 #[test]
