@@ -54,7 +54,7 @@ pub fn read_all<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Resu
 pub const INTRODUCTION: &str = include_str!("../../../claims/findings/introduction.md");
 
 /// End of that page: what was learned.
-pub const LEARNED: &str = include_str!("../../../claims/findings/learned.md");
+pub const LEARNED: &str = include_str!("../../../claims/findings/learned.txt");
 
 /// Claims that were looked into after their runs: identifier, and what was found, in Markdown.
 pub const FINDINGS: [(&str, &str); 0] = [];
