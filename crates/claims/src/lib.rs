@@ -51,10 +51,16 @@ pub fn read_all<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Resu
 }
 
 /// Begin of the page of all verdicts; `{SUMMARY}` and `{COMMIT}` are to be replaced.
-pub const INTRODUCTION: &str = include_str!("../../../claims/findings/introduction.md");
+pub const INTRODUCTION: &str = include_str!("../../../claims/findings/introduction.txt");
 
 /// End of that page: what was learned.
 pub const LEARNED: &str = include_str!("../../../claims/findings/learned.txt");
 
 /// Claims that were looked into after their runs: identifier, and what was found, in Markdown.
-pub const FINDINGS: [(&str, &str); 0] = [];
+pub const FINDINGS: [(&str, &str); 2] = [
+    (
+        "gang-better-than-currency-for-replies",
+        include_str!("../../../claims/findings/gang-better-than-currency-for-replies.txt"),
+    ),
+    ("aim7-12-cpus-slower-than-8", include_str!("../../../claims/findings/aim7-12-cpus-slower-than-8.txt")),
+];
