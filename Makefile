@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 .PHONY: help demo test test-all test-asan test-vm test-python wheel bench manual deny deps install uninstall test-install
-.PHONY: deb test-deb pictures playground playground-tools test-playground slides
+.PHONY: claims deb test-deb pictures playground playground-tools test-playground slides
 
 help:
 	@echo "make demo      compare three schedulers on two simulated machines: a video player beside compilers"
@@ -11,6 +11,7 @@ help:
 	@echo "make test-python  the Python package on a Ray cluster, too, and its notebooks in Jupyter (network)"
 	@echo "make wheel     a wheel with the program and the Python package, in target/wheels (network)"
 	@echo "make bench     how fast the simulator is; with GUIDED=yes when it is built by a profile of its own runs"
+	@echo "make claims    judge what the authors of schedulers claimed, and write docs/claims.md; 20 minutes"
 	@echo "make deny      licences, advisories and duplicates of the dependencies (network)"
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
 	@echo "make playground  the simulator as one page for a browser, in target/playground"
@@ -100,6 +101,14 @@ bench: deps
 		profile=$$($(GUIDE)); RUSTFLAGS="-Cprofile-use=$$profile" cargo bench $(TOGETHER) --locked -q; exit; \
 	}; \
 	cargo bench --workspace --locked -q
+
+# The page names the commit that last changed the claims or their workloads.
+claims:
+	@only=demo; . ./tools/deps.sh; set -e; $(begin); \
+	cargo build --profile demo --locked -q -p weir --no-default-features; \
+	$${CARGO_TARGET_DIR:-target}/demo/weir claims --all --page docs/claims.md \
+		--commit "$$(git log -1 --format=%h -- claims/*.toml claims/workloads)"; \
+	$(finish)
 
 # The pages of docs/ as a book. The program that makes it is kept outside of the tree, where other trees find it, too.
 mdbook_version = 0.5.4

@@ -75,6 +75,8 @@ pub enum Command {
     /// Do the runs of a campaign file; results as Parquet tables
     #[cfg(feature = "sweep")]
     Sweep(crate::sweep::args::Sweep),
+    /// Judge what authors of schedulers claimed
+    Claims(crate::claims::args::ClaimsArgs),
     /// Compare saved runs, simulated and real
     Compare(Compare),
     /// Explain long waits, ejections and the critical path of a run

@@ -36,6 +36,8 @@ pub const ARRIVALS: Kind = Kind { what: "times of arrivals", most_mib: 256 };
 /// Campaign.
 #[cfg(feature = "sweep")]
 pub const CAMPAIGN: Kind = Kind { what: "a campaign", most_mib: 4 };
+/// Claims.
+pub const CLAIMS: Kind = Kind { what: "a file of claims", most_mib: 4 };
 /// Fault plan.
 pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
 

@@ -12,6 +12,7 @@ macro_rules! say {
 
 mod args;
 mod check;
+mod claims;
 mod compare;
 mod compile;
 mod coverage;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::load(args).map(|()| FINE),
         #[cfg(feature = "sweep")]
         Command::Sweep(args) => sweep::sweep(args).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Claims(args) => claims::claims(args).map(|()| FINE),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),

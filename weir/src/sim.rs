@@ -140,7 +140,6 @@ fn judged(run: Run<'_>, outcome: simulator::Outcome, checker: invariants::Checke
 ///
 /// # Errors
 /// If it cannot start.
-#[cfg(feature = "sweep")]
 pub fn result(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
     run_one(run, None, progress).map(|done| done.report)
 }

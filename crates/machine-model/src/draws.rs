@@ -144,6 +144,19 @@ impl Machine {
         self.effects.clone().estimates().iter().any(|(_, estimate)| estimate.low < estimate.high)
     }
 
+    /// Groups of uncertain constants, each with its position between its limits in draw number `draw`, from 1, of `draws`,
+    /// in units of 2^-32. Constants of a group have the same position.
+    ///
+    /// # Panics
+    /// If `draw` is out of range.
+    pub fn draw_positions(&self, draw: u64, draws: u64) -> Vec<(&'static str, u64)> {
+        assert!((1..=draws).contains(&draw), "draw {draw} of {draws}");
+        let mut effects = self.effects.clone();
+        let uncertain = effects.estimates().into_iter().filter(|(_, estimate)| estimate.low < estimate.high);
+        let groups: std::collections::BTreeSet<&'static str> = uncertain.map(|(group, _)| group).collect();
+        groups.into_iter().map(|group| (group, position(group, draw, draws))).collect()
+    }
+
     /// Returns draw number `draw`, from 1, of `draws`: the same machine with other typical values. The limits are
     /// unchanged.
     ///
@@ -183,6 +196,17 @@ mod tests {
             assert_eq!(strata, (0..draws).collect::<Vec<_>>());
         }
         assert_ne!(position("line", 1, 20), position("smt", 1, 20), "groups are independent");
+    }
+
+    #[test]
+    fn draw_positions_name_each_group_once_and_exactly() {
+        let machine = Machine::preset("laptop-2c4t").unwrap();
+        let positions = machine.draw_positions(3, 12);
+        let smt = positions.iter().find(|(group, _)| *group == "smt").unwrap().1;
+        let estimate = machine.effects.smt.as_ref().unwrap().throughput_percent[0];
+        let drawn = machine.drawn(3, 12).effects.smt.unwrap().throughput_percent[0].typical;
+        assert_eq!(between(estimate, smt), drawn);
+        assert!(positions.is_sorted_by(|one, next| one.0 < next.0), "{positions:?}");
     }
 
     /// A sampled machine is valid: its file can be written and read, closer CPUs stay closer, and limits hold.

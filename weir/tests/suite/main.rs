@@ -4,6 +4,7 @@
 mod browser;
 mod calls;
 mod check;
+mod claims;
 mod command_line;
 mod ejections;
 mod explain;
