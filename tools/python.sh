@@ -28,7 +28,9 @@ if [ ! -e "$home/complete" ]; then
             rm -rf "$home"
             tail -20 "$log" >&2
             status=1
-            none='Failed to establish|Temporary failure in name|Network is unreachable|ConnectTimeout|ProxyError'
+            none='Failed to establish|Temporary failure in name|Network is unreachable|Timeout|timed out|ProxyError|Max retries'
+            # Also what pip says of an index that it cannot reach.
+            none="$none|No matching distribution found"
             grep -q -E "$none" "$log" && status=3
             rm -f "$log"
             exit $status

@@ -57,10 +57,11 @@ pub const INTRODUCTION: &str = include_str!("../../../claims/findings/introducti
 pub const LEARNED: &str = include_str!("../../../claims/findings/learned.txt");
 
 /// Claims that were looked into after their runs: identifier, and what was found, in Markdown.
-pub const FINDINGS: [(&str, &str); 2] = [
+pub const FINDINGS: [(&str, &str); 3] = [
     (
         "gang-better-than-currency-for-replies",
         include_str!("../../../claims/findings/gang-better-than-currency-for-replies.txt"),
     ),
+    ("entitlement-half-life", include_str!("../../../claims/findings/entitlement-half-life.txt")),
     ("aim7-12-cpus-slower-than-8", include_str!("../../../claims/findings/aim7-12-cpus-slower-than-8.txt")),
 ];
