@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use lesson::Lesson;
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::io::Write;
@@ -84,38 +84,35 @@ fn write(directory: &str, name: &str, text: &str) -> Result<String> {
 
 /// The page of the slides.
 fn slides() -> String {
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
-        BASE64.encode(Sha256::digest(SLIDES_SCRIPT))
-    );
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "Weir: slides of the course" }
-                style { (PreEscaped(SLIDES_STYLE)) }
-            }
-            body {
-                main { (slides::all(&LESSONS)) }
-                p id="place" {}
-                script { (PreEscaped(SLIDES_SCRIPT)) }
-            }
-        }
+    let body = html! {
+        main { (slides::all(&LESSONS)) }
+        p id="place" {}
     };
-    page.into_string()
+    document("Weir: slides of the course", SLIDES_STYLE, SLIDES_SCRIPT, ("", ""), &body)
 }
 
 /// The page with this module.
 fn text(module: &[u8]) -> Result<String> {
     let (manifest, files) = bundle();
+    let body = html! {
+        (PreEscaped(BODY))
+        (data("module", module)?)
+        (data("files", &files)?)
+        (data("manifest", manifest.as_bytes())?)
+        (data("worker", WORKER.as_bytes())?)
+    };
+    let allowed = ("'wasm-unsafe-eval'", "img-src data:; worker-src blob:;");
+    Ok(document("Weir playground", STYLE, SCRIPT, allowed, &body))
+}
+
+/// A page that loads nothing. `allowed`: what its scripts may do beyond that, and other sources.
+fn document(title: &str, style: &str, script: &str, allowed: (&str, &str), body: &Markup) -> String {
     // Browsers check the hash of a script in their own decoding of the page, in which the line ends are as here.
     let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{}' 'wasm-unsafe-eval'; \
-         worker-src blob:; base-uri 'none'; form-action 'none'",
-        BASE64.encode(Sha256::digest(SCRIPT))
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}' {}; {} base-uri 'none'; form-action 'none'",
+        BASE64.encode(Sha256::digest(script)),
+        allowed.0,
+        allowed.1
     );
     let page = html! {
         (DOCTYPE)
@@ -124,20 +121,16 @@ fn text(module: &[u8]) -> Result<String> {
                 meta charset="utf-8";
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "Weir playground" }
-                style { (PreEscaped(STYLE)) }
+                title { (title) }
+                style { (PreEscaped(style)) }
             }
             body {
-                (PreEscaped(BODY))
-                (data("module", module)?)
-                (data("files", &files)?)
-                (data("manifest", manifest.as_bytes())?)
-                (data("worker", WORKER.as_bytes())?)
-                script { (PreEscaped(SCRIPT)) }
+                (body)
+                script { (PreEscaped(script)) }
             }
         }
     };
-    Ok(page.into_string())
+    page.into_string()
 }
 
 /// All files, one after another, and their description: names and lengths of the files, and what the page lists.
