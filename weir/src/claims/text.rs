@@ -87,7 +87,7 @@ pub fn summary(all: &[Judged<'_>]) -> String {
     let of = |verdict: Verdict| all.iter().filter(|judged| judged.judgement.verdict == verdict).count();
     let counts = Verdict::ALL.map(|verdict| format!("{} {}", of(verdict), verdict.words()));
     let (count, hold) = placebos(all);
-    format!("{} claims: {}. {hold} of {count} placebos hold.", all.len(), counts.join(", "))
+    format!("{} claims: {}.\n{hold} of {count} placebos hold.", all.len(), counts.join(", "))
 }
 
 /// Number of placebos, and of those that a claim of the same sign would hold for.
