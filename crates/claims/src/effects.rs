@@ -4,8 +4,7 @@
 /// Largest difference that is distinguished: a thousandfold value, also in place of an infinite one.
 const MOST_PPM: i64 = 1_000_000_000;
 
-/// Relative difference `b / a - 1` in parts per million, at most a thousandfold value. `None` if both are 0 and nothing
-/// was measured.
+/// Relative difference `b / a - 1` in parts per million, at most a thousandfold value; 0 if both are 0.
 pub fn difference_ppm(a: u64, b: u64) -> i64 {
     match (a, b) {
         (0, 0) => 0,

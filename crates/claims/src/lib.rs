@@ -32,6 +32,37 @@ pub const FILES: [(&str, &str); 6] = [
     ("bitfit.toml", include_str!("../../../claims/bitfit.toml")),
 ];
 
+/// A workload of the source tree: its path, and its bytes.
+macro_rules! workload {
+    ($path:literal) => {
+        ($path, include_bytes!(concat!("../../../", $path)))
+    };
+}
+
+/// Workloads of the shipped claims that have no other name than the path that they have in the source tree.
+pub const WORKLOADS: [(&str, &[u8]); 20] = [
+    workload!("claims/workloads/aim7-disk.json"),
+    workload!("claims/workloads/barrier-asleep.json"),
+    workload!("claims/workloads/barrier.json"),
+    workload!("claims/workloads/chase-far.json"),
+    workload!("claims/workloads/chase.json"),
+    workload!("claims/workloads/files-in-memory.json"),
+    workload!("claims/workloads/files-on-disk.json"),
+    workload!("claims/workloads/inactive.json"),
+    workload!("claims/workloads/jobs-1024.json"),
+    workload!("claims/workloads/media.json"),
+    workload!("claims/workloads/newcomer.json"),
+    workload!("claims/workloads/read-random.json"),
+    workload!("claims/workloads/read-sequential.json"),
+    workload!("claims/workloads/replies.json"),
+    workload!("claims/workloads/reserved.json"),
+    workload!("claims/workloads/shared-memory.json"),
+    workload!("claims/workloads/short-tasks.json"),
+    workload!("claims/workloads/tickets.json"),
+    workload!("workloads/recorded/lrz-overlap.weir"),
+    workload!("workloads/recorded/lrz-serial.weir"),
+];
+
 /// Reads the claims of several files: name and text of each.
 ///
 /// # Errors
@@ -53,7 +84,7 @@ pub fn read_all<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Resu
 /// Begin of the page of all verdicts; `{SUMMARY}` and `{COMMIT}` are to be replaced.
 pub const INTRODUCTION: &str = include_str!("../../../claims/findings/introduction.txt");
 
-/// End of that page: what was learned.
+/// Last section of the page of verdicts.
 pub const LEARNED: &str = include_str!("../../../claims/findings/learned.txt");
 
 /// Claims that were looked into after their runs: identifier, and what was found, in Markdown.
