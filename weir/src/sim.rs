@@ -2,7 +2,7 @@
 //! `weir sim`: simulates every combination of scheduler, machine, workload and seed in parallel, and reports in
 //! order.
 
-use crate::args::{Format, Sim};
+use crate::args::{Args, Command, Format, Sim};
 use crate::output::{self, Delivery};
 use crate::parallel::{self, End};
 use crate::plan::{Outputs, Plan, Run, SEEDS};
@@ -10,8 +10,9 @@ use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::refusals::Refusals;
 use crate::{coverage, notes, save};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::LinkedObject;
+use clap::Parser;
 use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use kernel_model::{Coverage, Kernel};
 use output_file::{OutputFile, Target};
@@ -24,6 +25,24 @@ struct Done {
     coverage: Coverage,
     /// Whether trace and log could be written.
     written: Result<()>,
+}
+
+impl Sim {
+    /// The options that these words of a command line give: those after `weir sim`.
+    ///
+    /// # Errors
+    /// What `weir sim` itself would say, on one line.
+    pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Sim> {
+        match Args::try_parse_from(["weir", "sim"].into_iter().chain(words)) {
+            Ok(Args { command: Command::Sim(sim) }) => Ok(sim),
+            Ok(_) => unreachable!("the words name weir sim"),
+            Err(error) => {
+                let text = error.render().to_string();
+                let line = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+                Err(anyhow!("{}", line.split_whitespace().collect::<Vec<_>>().join(" ")))
+            }
+        }
+    }
 }
 
 /// Simulates and reports. Returns false if a scheduler was ejected, or a run ended in a deadlock.

@@ -2,14 +2,13 @@
 //! The runs of claims: each side is a plan of `weir sim`, and sides that several claims share run once.
 
 use super::measure::{self, Key};
-use crate::args::{Args, Command, Sim};
+use crate::args::Sim;
 use crate::parallel::{self, End};
 use crate::plan::{Plan, Run};
 use crate::progress::Progress;
 use crate::sim;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use claims::Side;
-use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of one side: on this many samples.
@@ -163,24 +162,12 @@ impl Results {
 fn plan(side: &Side, draws: u64) -> Result<Plan> {
     let mut words = vec!["--seed".to_owned(), "0".to_owned(), "--draws".to_owned(), draws.to_string()];
     words.extend(side.words());
-    let mut plan = Plan::of(&sim_args(&words)?)?;
+    let mut plan = Plan::of(&Sim::of_words(words.iter().map(String::as_str))?)?;
     if let Some((_, error)) = plan.broken.pop() {
         return Err(error);
     }
     match plan.suites.workloads.as_slice() {
         [one] if *one == side.workload => Ok(plan),
         _ => bail!("{}: expected one workload, not a suite of several", side.workload),
-    }
-}
-
-fn sim_args(words: &[String]) -> Result<Sim> {
-    match Args::try_parse_from(["weir", "sim"].into_iter().chain(words.iter().map(String::as_str))) {
-        Ok(Args { command: Command::Sim(sim) }) => Ok(sim),
-        Ok(_) => unreachable!("the words name weir sim"),
-        Err(error) => {
-            let text = error.render().to_string();
-            let line = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-            Err(anyhow!("{}", line.split_whitespace().collect::<Vec<_>>().join(" ")))
-        }
     }
 }

@@ -5,8 +5,6 @@ use super::judged::Judged;
 use claims::{Claim, Judgement, Test, Verdict};
 use std::fmt::Write;
 
-/// Width of wrapped text.
-const COLUMNS: usize = 80;
 /// Difference from which on a factor is shown and not a percentage: threefold.
 const FACTOR_PPM: i64 = 2_000_000;
 
@@ -29,7 +27,8 @@ pub fn table(all: &[Judged<'_>]) -> String {
         text += &wrapped(&result(judged), 4);
     }
     text.push('\n');
-    text + &wrapped(&summary(all), 0)
+    summary(all).lines().for_each(|line| text += &wrapped(line, 0));
+    text
 }
 
 /// One verdict with everything that is known.
@@ -82,7 +81,7 @@ pub fn result(judged: &Judged<'_>) -> String {
     text.trim().to_owned()
 }
 
-/// Numbers of verdicts, and of placebos.
+/// Numbers of verdicts, and of placebos, on a line each.
 pub fn summary(all: &[Judged<'_>]) -> String {
     let of = |verdict: Verdict| all.iter().filter(|judged| judged.judgement.verdict == verdict).count();
     let counts = Verdict::ALL.map(|verdict| format!("{} {}", of(verdict), verdict.words()));
@@ -117,21 +116,9 @@ pub fn percent(ppm: i64) -> String {
     if ppm.abs() >= 10_000 { format!("{percent:+.1} %") } else { format!("{percent:+.2} %") }
 }
 
-/// The text in lines of at most [`COLUMNS`], indented.
+/// The text in lines that fit the screen, indented.
 fn wrapped(text: &str, indent: usize) -> String {
-    let mut lines = String::new();
-    let mut line = " ".repeat(indent);
-    for word in text.split_whitespace() {
-        let is_begun = line.len() > indent;
-        if is_begun && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            let _ = writeln!(lines, "{line}");
-            line = " ".repeat(indent);
-        } else if is_begun {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines + &line + "\n"
+    report::wrap(&" ".repeat(indent), text) + "\n"
 }
 
 #[cfg(test)]
@@ -145,11 +132,5 @@ mod tests {
             assert_eq!(percent(ppm), expected);
         }
         assert_eq!(with_interval(-10_000, Some((-20_000, 5))), "-1.0 % (-2.0 % to +0.00 %)");
-    }
-
-    #[test]
-    fn wrapped_lines_fit_the_screen() {
-        let text = wrapped(&"word ".repeat(40), 4);
-        assert!(text.lines().all(|line| line.len() <= COLUMNS && line.starts_with("    word")), "{text}");
     }
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The runs of a campaign, resolved: each of its combinations is a run of a plan of `weir sim`.
 
-use crate::args::{Args, Command, Sim};
+use crate::args::Sim;
 use crate::output::{self, quote};
 use crate::plan::{Plan, Run};
 use crate::{input, select};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use campaign::{Axis, Campaign, Digest, Named, Point, RunId, Setting};
-use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -235,18 +234,9 @@ fn words_of(setting: &Setting) -> Vec<String> {
     }
 }
 
-/// The command line of `weir sim` with these words.
+/// The options of `weir sim` for these schedulers and other words.
 fn sim(schedulers: &[&str], words: &[String]) -> Result<Sim> {
-    let line = ["weir", "sim"].into_iter().chain(words.iter().map(String::as_str));
-    match Args::try_parse_from(line.chain(["--"]).chain(schedulers.iter().copied())) {
-        Ok(Args { command: Command::Sim(sim) }) => Ok(sim),
-        Ok(_) => unreachable!("the words name weir sim"),
-        Err(error) => {
-            let text = error.render().to_string();
-            let line = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-            Err(anyhow!("{}", line.split_whitespace().collect::<Vec<_>>().join(" ")))
-        }
-    }
+    Sim::of_words(words.iter().map(String::as_str).chain(["--"]).chain(schedulers.iter().copied()))
 }
 
 /// Adds the line of the name that cannot be resolved.
@@ -319,7 +309,7 @@ pub fn distinct<'a, 'b>(all: &'b [Planned<'a>]) -> Vec<&'b Planned<'a>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::args::Args;
     use clap::CommandFactory;
 
     /// Options of `weir sim` that no campaign sets: axes, outputs and views, and `btf`, whose types may have no stable
