@@ -74,8 +74,8 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
 }
 
 /// Memory of the tasks that start by themselves. It is made before time starts, so that no task spends its time on that, and
-/// one after the other, so that they do not disturb each other's times of a visit. Each is made on a CPU of its spec, and is
-/// on the node of that CPU.
+/// one after the other, so that they do not disturb each other's times of a visit. A thread bound to the CPUs of the spec makes
+/// it, so that the kernel allocates it on their node.
 fn memories(workload: &Workload, present: &CpuSet) -> Result<BTreeMap<u32, TaskMemory>, ExecuteError> {
     let mut memories = BTreeMap::new();
     let by_themselves = |(_, task): &(u32, &TaskSpec)| matches!(task.start, Start::At(_));

@@ -708,7 +708,7 @@ fn tasks_start_immediately_without_a_gate() {
     assert_eq!(result.tasks.iter().map(Counts::of).collect::<Vec<_>>(), model(&workload).0);
 }
 
-/// Eight passes over 64 MiB take longer than 50 ms in any cache of that size.
+/// The memory is read eight times to measure a visit. With 64 MiB that takes more than 50 ms on any machine.
 #[test]
 fn memory_of_tasks_is_made_before_time_starts() {
     let workload = rt_app(r#"{"tasks": {"a": {"loop": 1, "run": 100, "footprint": "64M", "stream": 10}}}"#);
