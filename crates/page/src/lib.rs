@@ -77,7 +77,7 @@ pub fn page(report: &Report<'_>) -> String {
         },
         header: html! {
             (patterns())
-            (head(report, &question, verdict(report).as_deref()))
+            (head(report, &question))
         },
         main: main_sections(report, &content),
     })
@@ -107,7 +107,7 @@ fn question(content: &Content) -> String {
     }
 }
 
-fn head(report: &Report<'_>, question: &str, verdict: Option<&str>) -> Markup {
+fn head(report: &Report<'_>, question: &str) -> Markup {
     html! {
         h1 { (question) }
         @if let Some(command) = report.command {
@@ -125,7 +125,9 @@ fn head(report: &Report<'_>, question: &str, verdict: Option<&str>) -> Markup {
             } }
         }
         @for line in report.refused { p.note { (report::escape(line)) } }
-        @if let Some(verdict) = verdict { p.outcome { (verdict) } }
+        @for (title, said) in verdict::verdicts(report) {
+            p.outcome { @if !title.is_empty() { span.quiet { (title) } br; } (said) }
+        }
     }
 }
 

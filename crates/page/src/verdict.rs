@@ -13,15 +13,20 @@ const NAMED: usize = 3;
 /// Changes below this are not named, in parts per million.
 const SMALL_PPM: u128 = 20_000;
 
-/// The outcome of a report; `None` without a run. Each table of whole runs is judged; with several of them, its title
-/// precedes its sentences. Tasks that never got a CPU are named: their waits have no end, so no latency contains them.
+/// The outcome of a report in one text; `None` without a run.
 pub fn verdict(report: &Report<'_>) -> Option<String> {
+    let named = |(title, said): (String, String)| if title.is_empty() { said } else { format!("{title}: {said}") };
+    let said: Vec<String> = verdicts(report).into_iter().map(named).collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// The outcome of each table of whole runs: its title, which is empty for a single table, and sentences. Tasks that never
+/// got a CPU are named: their waits have no end, so no latency contains them.
+pub(crate) fn verdicts(report: &Report<'_>) -> Vec<(String, String)> {
     let content = report::content(report.records);
     let tables: Vec<&Table> = content.tables.iter().filter(|table| table.part.is_none()).collect();
-    let title = |table: &Table| if tables.len() > 1 { format!("{}: ", table.title) } else { String::new() };
-    let judged = |table: &&Table| Some(title(table) + &of_table(report, table)?);
-    let said: Vec<String> = tables.iter().filter_map(judged).collect();
-    (!said.is_empty()).then(|| said.join(" "))
+    let title = |table: &Table| if tables.len() > 1 { table.title.clone() } else { String::new() };
+    tables.iter().filter_map(|table| Some((title(table), of_table(report, table)?))).collect()
 }
 
 /// The outcome of the runs of a table; `None` if nothing can be said.

@@ -230,8 +230,12 @@ fn verdict_judges_each_table_and_names_it() {
     let titles: Vec<String> = report::content(&records).tables.iter().map(|table| table.title.clone()).collect();
     assert_eq!(titles.len(), 2, "{titles:?}");
     let (html, _) = of(&runs);
-    let verdict = between(&html, "<p class=\"outcome\">", "</p>");
-    let (first, second) = verdict.split_once(&format!(" {}: ", titles[1])).expect(verdict);
-    assert!(first.starts_with(&format!("{}: bfs against fifo. Better: wakeup ", titles[0])), "{verdict}");
-    assert!(second.starts_with("bfs against fifo. ") && second.contains(" Worse: wakeup "), "{verdict}");
+    let verdicts: Vec<&str> =
+        html.split("<p class=\"outcome\">").skip(1).map(|p| p.split("</p>").next().unwrap()).collect();
+    let said = |title: &str| format!("<span class=\"quiet\">{title}</span><br>bfs against fifo. ");
+    let [first, second] = verdicts[..] else { panic!("one for each table: {verdicts:?}") };
+    assert!(first.starts_with(&(said(&titles[0]) + "Better: wakeup ")), "{first}");
+    assert!(second.starts_with(&said(&titles[1])) && second.contains(" Worse: wakeup "), "{second}");
+    let text = page::verdict(&page::Report { records: &records, ..page::Report::default() }).unwrap();
+    assert!(text.contains(&format!(" {}: bfs against fifo. ", titles[1])), "{text}");
 }
