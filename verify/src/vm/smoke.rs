@@ -18,10 +18,6 @@ const CPUS: usize = 4;
 /// A quiet host takes at most a fifth of it.
 const TIMEOUT: Duration = Duration::from_secs(420);
 
-/// Step that may fail once. In one of some hundred boots QEMU took 190 s instead of 2 s to sleep and to bring the CPUs
-/// back, with CPU 0 busy in the kernel all the time, until the watchdog of sched_ext ejected the scheduler.
-const MAY_FAIL_ONCE: &str = "suspend";
-
 /// Arguments of `vm smoke`.
 #[derive(clap::Args)]
 pub struct SmokeArguments {
@@ -83,31 +79,17 @@ pub fn smoke(arguments: &SmokeArguments) -> Result<u8> {
     files.push(build::program("conformance")?);
     let mut fine = true;
     for (topology, steps) in boots() {
-        let failed = boot(topology.clone(), &steps, files.clone(), &arguments.kernel.kernel)?;
-        fine &= if failed.iter().all(|step| step.script() == MAY_FAIL_ONCE) && !failed.is_empty() {
-            println!("vm: again in a second boot, in which it must pass: {MAY_FAIL_ONCE}");
-            boot(topology, &failed, files.clone(), &arguments.kernel.kernel)?.is_empty()
-        } else {
-            failed.is_empty()
-        };
+        fine &= boot(topology, &steps, files.clone(), &arguments.kernel.kernel)?;
     }
     Ok(u8::from(!fine))
 }
 
-/// Returns the steps that failed: all if the boot failed in another way.
-fn boot(topology: Topology, steps: &[Step], files: Vec<Transfer>, kernel: &Kernel) -> Result<Vec<Step>> {
+/// Returns whether all steps passed.
+fn boot(topology: Topology, steps: &[Step], files: Vec<Transfer>, kernel: &Kernel) -> Result<bool> {
     let outcome = machine::run(&steps::job(steps, files, topology, kernel, TIMEOUT))?;
     let results = steps::results(steps, &outcome)?;
     let passed = results.iter().filter(|result| result.status == Some(0)).count();
-    let mut failed: Vec<Step> = steps
-        .iter()
-        .zip(&results)
-        .filter(|(_, result)| result.status != Some(0))
-        .map(|(step, _)| step.clone())
-        .collect();
-    if outcome.problem.is_some() || (failed.is_empty() && !outcome.success()) {
-        failed = steps.to_vec();
-    }
+    let fine = outcome.success() && passed == steps.len();
     println!(
         "vm: {passed} of {} steps passed in kernel {} ({:.0} s, {:.0} s CPU)",
         steps.len(),
@@ -115,12 +97,12 @@ fn boot(topology: Topology, steps: &[Step], files: Vec<Transfer>, kernel: &Kerne
         outcome.wall.as_secs_f64(),
         outcome.cpu.as_secs_f64()
     );
-    if failed.is_empty() {
+    if fine {
         fs::remove_dir_all(&outcome.directory)?;
     } else {
         outcome.explain();
     }
-    Ok(failed)
+    Ok(fine)
 }
 
 /// CI runs as root in its own machine, where `tools/deps.sh` installs what is missing.
