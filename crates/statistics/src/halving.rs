@@ -109,8 +109,8 @@ impl Halving {
         (left.len() > 1 || self.ended == 0 && !left.is_empty()).then_some((seeds, left))
     }
 
-    /// Confidence level of each comparison of a round, counted from 0: the probability that it is wrong is at most the
-    /// result.
+    /// Significance level of each comparison of a round, counted from 0: the largest probability with which it calls two
+    /// equal candidates different.
     pub fn level(&self, round: usize) -> f64 {
         let whole = (1_000_000 - LEVEL_PPM) as f64 / 1e6;
         let share = match self.rounds.len() {
