@@ -187,7 +187,8 @@ pub struct Sim {
     pub schedulers: Vec<String>,
     /// Simulate this machine; repeat to compare machines
     ///
-    /// M is a preset (see weir list machines), a TOML file, an hwloc XML file, an hwloc synthetic string, or host.
+    /// M is a preset (see weir list machines), a TOML file, an hwloc XML file, an hwloc synthetic string, or host. Keys of
+    /// its file can be changed: desktop-4c,llc_kb=1024 (docs/reference/machine-files.md).
     #[arg(short, long = "machine", value_name = "M", default_value = "host")]
     pub machines: Vec<String>,
     /// Run this workload; repeat to compare workloads

@@ -8,7 +8,7 @@ use bpf_object::{Object, ObjectError};
 use fault_plan::FaultPlan;
 use invariants::{Promises, Property};
 use launch_profile::{PlannedCall, Profile, SchedulerSpec};
-use machine_model::{Effect, Machine};
+use machine_model::{Effect, Machine, split_changes};
 #[cfg(feature = "sweep")]
 use measures::catalogue::CATALOGUE;
 use report::counted;
@@ -220,9 +220,23 @@ pub fn profile_beside(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}.toml", stem.trim_end_matches(".bpf")))
 }
 
-/// Machine named `host`, a preset, a TOML file, an hwloc XML file, or an hwloc synthetic string. A description that has
-/// only a topology is completed by the effects that are typical of its class.
-pub fn machine(name: &str) -> Result<Machine> {
+/// Machine named `host`, a preset, a TOML file, an hwloc XML file, or an hwloc synthetic string, with changed keys after
+/// commas. A description that has only a topology is completed by the effects that are typical of its class.
+pub fn machine(what: &str) -> Result<Machine> {
+    let (name, changes) = split_changes(what);
+    if changes.is_empty() {
+        return unchanged_machine(name);
+    }
+    let preset = machine_model::presets().iter().find(|preset| preset.0 == name);
+    let text = match preset {
+        Some((_, text)) => (*text).to_owned(),
+        None if name.ends_with(".toml") => input::text(Path::new(name), input::MACHINE)?,
+        None => unchanged_machine(name)?.to_toml(),
+    };
+    Ok(Machine::from_changed_toml(what, &text, &changes)?)
+}
+
+fn unchanged_machine(name: &str) -> Result<Machine> {
     Ok(match name {
         "host" => host()?,
         _ if name.contains('/') && !name.contains('(') || name.ends_with(".toml") || name.ends_with(".xml") => {

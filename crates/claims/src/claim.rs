@@ -58,8 +58,43 @@ pub struct Experiment {
 }
 
 /// One side of a comparison.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// Runs of a scheduler on a simulated machine.
+    Run(Setup),
+    /// Timed searches of a map of blocks, on this machine.
+    Search(Search),
+}
+
+impl Side {
+    /// The side with `{}` replaced in all texts.
+    #[must_use]
+    pub fn at(&self, value: &str) -> Side {
+        let put = |text: &str| text.replace("{}", value);
+        match self {
+            Side::Run(setup) => Side::Run(Setup {
+                scheduler: put(&setup.scheduler),
+                machine: put(&setup.machine),
+                workload: put(&setup.workload),
+                options: setup.options.iter().map(|(option, text)| (option.clone(), put(text))).collect(),
+            }),
+            Side::Search(search) => Side::Search(Search { name: put(&search.name), map: put(&search.map) }),
+        }
+    }
+
+    /// The side with these values in place of its own.
+    #[must_use]
+    pub fn with(&self, changes: &Changes) -> Side {
+        match self {
+            Side::Run(setup) => Side::Run(setup.with(changes)),
+            Side::Search(search) => Side::Search(search.with(changes)),
+        }
+    }
+}
+
+/// What runs on one side.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Side {
+pub struct Setup {
     /// Scheduler with preset and tunables.
     pub scheduler: String,
     /// Machine.
@@ -70,7 +105,7 @@ pub struct Side {
     pub options: Vec<(String, String)>,
 }
 
-impl Side {
+impl Setup {
     /// The words of `weir sim` that describe the side, without seeds and samples.
     pub fn words(&self) -> Vec<String> {
         let mut words = vec!["--machine".to_owned(), self.machine.clone()];
@@ -80,34 +115,43 @@ impl Side {
         words
     }
 
-    /// The side with `{}` replaced in all texts.
+    /// The setup with these values in place of its own.
     #[must_use]
-    pub fn at(&self, value: &str) -> Side {
-        let put = |text: &str| text.replace("{}", value);
-        Side {
-            scheduler: put(&self.scheduler),
-            machine: put(&self.machine),
-            workload: put(&self.workload),
-            options: self.options.iter().map(|(option, text)| (option.clone(), put(text))).collect(),
-        }
-    }
-
-    /// The side with these values in place of its own.
-    #[must_use]
-    pub fn with(&self, changes: &Changes) -> Side {
-        let mut side = self.clone();
+    pub fn with(&self, changes: &Changes) -> Setup {
+        let mut setup = self.clone();
         for (key, value) in changes {
             match key.as_str() {
-                "scheduler" => side.scheduler.clone_from(value),
-                "machine" => side.machine.clone_from(value),
-                "workload" => side.workload.clone_from(value),
+                "scheduler" => setup.scheduler.clone_from(value),
+                "machine" => setup.machine.clone_from(value),
+                "workload" => setup.workload.clone_from(value),
                 option => {
-                    side.options.retain(|(name, _)| name != option);
-                    side.options.push((option.to_owned(), value.clone()));
+                    setup.options.retain(|(name, _)| name != option);
+                    setup.options.push((option.to_owned(), value.clone()));
                 }
             }
         }
-        side
+        setup
+    }
+}
+
+/// A search that is timed on this machine.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Search {
+    /// Name of the search, as `bitfit bench` prints it.
+    pub name: String,
+    /// The map: `trandfactor=N`, one block in N is metadata, and `mib=N`, its size; separated by commas.
+    pub map: String,
+}
+
+impl Search {
+    /// The search with these values in place of its own.
+    #[must_use]
+    pub fn with(&self, changes: &Changes) -> Search {
+        let find = |key: &str| changes.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+        Search {
+            name: find("search").unwrap_or_else(|| self.name.clone()),
+            map: find("bitmap").unwrap_or_else(|| self.map.clone()),
+        }
     }
 }
 

@@ -2,14 +2,29 @@
 //! Claim files. Unknown keys are errors, and every error names its line.
 
 use crate::claim::Changes;
-use crate::{Claim, Expectation, Experiment, Off, Side, Steps, Test};
+use crate::{Claim, Expectation, Experiment, Off, Search, Setup, Side, Steps, Test};
 use serde::Deserialize;
 use std::ops::Range;
 use toml::{Spanned, Table, Value};
 
-/// Options of `weir sim` that a side may set.
-const OPTIONS: [&str; 10] =
-    ["for", "kernel", "cpus", "without", "noise-off", "disk", "network", "page-cache", "faults", "call"];
+/// Keys of a side that runs: what runs, and options of `weir sim`.
+const OF_RUN: [&str; 13] = [
+    "scheduler",
+    "machine",
+    "workload",
+    "for",
+    "kernel",
+    "cpus",
+    "without",
+    "noise-off",
+    "disk",
+    "network",
+    "page-cache",
+    "faults",
+    "call",
+];
+/// Keys of a side that searches.
+const OF_SEARCH: [&str; 2] = ["search", "bitmap"];
 /// Numbers of samples and seeds of a claim that gives none.
 const DRAWS: u64 = 12;
 const SEEDS: u64 = 1;
@@ -46,6 +61,7 @@ struct RawClaim {
     b: Option<Value>,
     machine: Option<String>,
     workload: Option<String>,
+    bitmap: Option<String>,
     #[serde(default)]
     options: Table,
     measure: Option<String>,
@@ -132,12 +148,7 @@ fn convert(raw: RawClaim, place: &str) -> Result<Claim, String> {
 
 fn experiment(raw: &RawClaim) -> Result<Experiment, String> {
     let missing = |key: &str| format!("expected {key}, or untestable = \"WHY\"");
-    let base = Side {
-        scheduler: String::new(),
-        machine: raw.machine.clone().unwrap_or_default(),
-        workload: raw.workload.clone().unwrap_or_default(),
-        options: changes("options", &raw.options)?,
-    };
+    let base = base(raw)?;
     let a = side("a", raw.a.as_ref().ok_or_else(|| missing("a"))?, &base)?;
     let b = raw.b.as_ref().map(|value| side("b", value, &base)).transpose()?;
     if b.is_none() && raw.over.is_none() {
@@ -167,18 +178,42 @@ fn experiment(raw: &RawClaim) -> Result<Experiment, String> {
         needs: raw.needs.clone(),
         draws,
         seeds: number("seeds", raw.seeds, SEEDS)?,
-        off: off(raw)?,
+        off: off(raw, keys_of(&base))?,
         steps,
     })
 }
 
+/// What both sides have in common: a claim with a map of blocks is about searches.
+fn base(raw: &RawClaim) -> Result<Side, String> {
+    let Some(map) = &raw.bitmap else {
+        return Ok(Side::Run(Setup {
+            scheduler: String::new(),
+            machine: raw.machine.clone().unwrap_or_default(),
+            workload: raw.workload.clone().unwrap_or_default(),
+            options: changes("options", &raw.options, &OF_RUN)?,
+        }));
+    };
+    if raw.machine.is_some() || raw.workload.is_some() || !raw.options.is_empty() || !raw.needs.is_empty() {
+        return Err("bitmap: expected no machine, workload, options or needs beside it".to_owned());
+    }
+    Ok(Side::Search(Search { name: String::new(), map: map.clone() }))
+}
+
+/// Keys of a side.
+fn keys_of(side: &Side) -> &'static [&'static str] {
+    match side {
+        Side::Run(_) => &OF_RUN,
+        Side::Search(_) => &OF_SEARCH,
+    }
+}
+
 /// What is switched off: as the file says, or the effects that carry the claim.
-fn off(raw: &RawClaim) -> Result<Option<Off>, String> {
+fn off(raw: &RawClaim, keys: &[&str]) -> Result<Option<Off>, String> {
     match &raw.off {
         Some(off) => Ok(Some(Off {
-            both: changes("off.both", &off.both)?,
-            a: changes("off.a", &off.a)?,
-            b: changes("off.b", &off.b)?,
+            both: changes("off.both", &off.both, keys)?,
+            a: changes("off.a", &off.a, keys)?,
+            b: changes("off.b", &off.b, keys)?,
         })),
         None if raw.needs.is_empty() => Ok(None),
         None => {
@@ -227,29 +262,31 @@ fn half_to_double(ppm: i64) -> (i64, i64) {
     (half.min(double), half.max(double))
 }
 
-/// A side: a scheduler, or a table of what differs from the claim's own keys.
+/// A side: a scheduler or search, or a table of what differs from the claim's own keys.
 fn side(key: &str, value: &Value, base: &Side) -> Result<Side, String> {
+    let keys = keys_of(base);
     let own = match value {
-        Value::String(scheduler) => vec![("scheduler".to_owned(), scheduler.clone())],
-        Value::Table(table) => changes(key, table)?,
-        _ => {
-            return Err(format!(
-                "{key}: expected a scheduler, or a table with scheduler, machine, workload and options"
-            ));
-        }
+        Value::String(name) => vec![(keys[0].to_owned(), name.clone())],
+        Value::Table(table) => changes(key, table, keys)?,
+        _ => return Err(format!("{key}: expected a {}, or a table with {}", keys[0], keys.join(", "))),
     };
     let side = base.with(&own);
-    let parts = [("scheduler", &side.scheduler), ("machine", &side.machine), ("workload", &side.workload)];
+    let parts = match &side {
+        Side::Run(setup) => {
+            vec![("scheduler", &setup.scheduler), ("machine", &setup.machine), ("workload", &setup.workload)]
+        }
+        Side::Search(search) => vec![("search", &search.name)],
+    };
     if let Some((part, _)) = parts.into_iter().find(|(_, text)| text.is_empty()) {
         return Err(format!("{key}: expected {part} here or in the claim"));
     }
     Ok(side)
 }
 
-fn changes(key: &str, table: &Table) -> Result<Changes, String> {
+fn changes(key: &str, table: &Table, keys: &[&str]) -> Result<Changes, String> {
     let one = |(name, value): (&String, &Value)| {
-        if !["scheduler", "machine", "workload"].contains(&name.as_str()) && !OPTIONS.contains(&name.as_str()) {
-            return Err(format!("{key}.{name}: expected scheduler, machine, workload, {}", OPTIONS.join(", ")));
+        if !keys.contains(&name.as_str()) {
+            return Err(format!("{key}.{name}: expected {}", keys.join(", ")));
         }
         let value = text(value).ok_or_else(|| format!("{key}.{name}: expected a text or a whole number"))?;
         Ok((name.clone(), value))
@@ -291,8 +328,12 @@ needs = ["smt"]
     fn claim_file_gives_sides_expectation_and_defaults() {
         let claims = Claim::from_toml("c.toml", GOOD).unwrap();
         let Test::Runs(runs) = &claims[0].test else { panic!("{claims:?}") };
-        assert_eq!(runs.a.words(), ["--machine", "laptop-2c4t", "--workload", "build", "--for", "2s", "--", "fifo"]);
-        assert!(runs.b.as_ref().unwrap().words().contains(&"--cpus".to_owned()));
+        let words = |side: &Side| match side {
+            Side::Run(setup) => setup.words(),
+            Side::Search(_) => panic!("{side:?}"),
+        };
+        assert_eq!(words(&runs.a), ["--machine", "laptop-2c4t", "--workload", "build", "--for", "2s", "--", "fifo"]);
+        assert!(words(runs.b.as_ref().unwrap()).contains(&"--cpus".to_owned()));
         assert_eq!((runs.draws, runs.seeds, claims[0].place.as_str()), (12, 1, "c.toml:2"));
         assert_eq!(runs.off.as_ref().unwrap().both, [("without".to_owned(), "smt".to_owned())]);
         assert_eq!(runs.expect, Expectation { sign: -1, range_ppm: Some((-160_000, -40_000)) });
@@ -332,14 +373,50 @@ needs = ["smt"]
 
     #[test]
     fn step_replaces_braces_in_every_text_of_a_side() {
-        let side = Side {
-            scheduler: "bfs,x={}".to_owned(),
-            machine: "pu:{}".to_owned(),
-            workload: "build,jobs={}".to_owned(),
-            options: vec![("cpus".to_owned(), "{}".to_owned())],
+        let setup = |value: &str| Setup {
+            scheduler: format!("bfs,x={value}"),
+            machine: format!("pu:{value}"),
+            workload: format!("build,jobs={value}"),
+            options: vec![("cpus".to_owned(), value.to_owned())],
         };
-        let words = side.at("3").words().join(" ");
+        assert_eq!(Side::Run(setup("{}")).at("3"), Side::Run(setup("3")));
+        let words = setup("3").words().join(" ");
         assert_eq!(words, "--machine pu:3 --workload build,jobs=3 --cpus 3 -- bfs,x=3");
+        let search = |value: &str| Search { name: format!("#{value}"), map: format!("trandfactor={value}") };
+        assert_eq!(Side::Search(search("{}")).at("5"), Side::Search(search("5")));
+    }
+
+    #[test]
+    fn claim_with_a_bitmap_compares_searches() {
+        let text = r##"
+[[claim]]
+id = "one"
+text = "#5 is faster"
+seed_text = "4 times"
+source = "A bug, 1 January 2011"
+bitmap = "trandfactor=85"
+a = "#1"
+b = { search = "#5", bitmap = "trandfactor=28" }
+measure = "elapsed_ns"
+expect = { sign = -1 }
+off = { both = { bitmap = "trandfactor=0" } }
+"##;
+        let claims = Claim::from_toml("c.toml", text).unwrap();
+        let Test::Runs(runs) = &claims[0].test else { panic!("{claims:?}") };
+        let search = |name: &str, map: &str| Side::Search(Search { name: name.to_owned(), map: map.to_owned() });
+        assert_eq!(runs.a, search("#1", "trandfactor=85"));
+        assert_eq!(runs.b, Some(search("#5", "trandfactor=28")));
+        assert_eq!(runs.a.with(&runs.off.as_ref().unwrap().both), search("#1", "trandfactor=0"));
+        let cases = [
+            ("a = \"#1\"", "a = {}", "a: expected search here or in the claim"),
+            ("a = \"#1\"", "a = { cpus = 2 }", "a.cpus: expected search, bitmap"),
+            ("a = \"#1\"", "a = \"#1\"\nmachine = \"pu:1\"", "bitmap: expected no machine, workload"),
+            ("both = { bitmap", "both = { cpus", "off.both.cpus: expected search, bitmap"),
+        ];
+        for (from, to, expected) in cases {
+            let error = Claim::from_toml("c.toml", &text.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("c.toml:2: claim \"one\": {expected}")), "{from}: {error}");
+        }
     }
 
     proptest! {

@@ -7,6 +7,8 @@
 //!    with the same seeds, and each sample gives one difference, the median over its seeds.
 //! 3. The verdict follows from a sign test over the samples and from the expected range of sizes ([`Verdict`]).
 //!
+//! A side is a simulated run, or a timed search of a map of blocks (`workhorses/bitfit`) on the machine at hand.
+//!
 //! This crate reads TOML text and computes; it runs nothing.
 
 mod claim;
@@ -14,7 +16,7 @@ mod decide;
 mod effects;
 mod file;
 
-pub use claim::{Claim, Expectation, Experiment, Off, Side, Steps, Test};
+pub use claim::{Claim, Expectation, Experiment, Off, Search, Setup, Side, Steps, Test};
 pub use decide::{Decider, decider};
 pub use effects::{Effects, difference_ppm, needed};
 pub use file::ClaimError;

@@ -78,7 +78,7 @@ pub struct Judgement {
     pub effect_ppm: i64,
     /// Interval of the median at 95 %.
     pub interval_ppm: Option<(i64, i64)>,
-    /// Samples with the expected sign, and all.
+    /// Samples with the expected sign, or within the limits if no sign is expected, and all.
     pub agreeing: (usize, usize),
     /// Smallest difference that these runs could have told.
     pub tellable_ppm: Option<i64>,
@@ -103,13 +103,12 @@ pub struct Step {
 
 /// Judges the differences of all samples. `decider` is the group of constants with which they correlate, if any.
 pub fn judge(effects: &Effects, expect: Expectation, decider: Option<&Decider>) -> Judgement {
-    let agreeing = effects.number(|one| one.signum() == expect.sign);
     let mut judged = Judgement {
         verdict: verdict(effects, expect),
         depends_on: None,
         effect_ppm: effects.median(),
         interval_ppm: effects.interval(),
-        agreeing: (agreeing, effects.count()),
+        agreeing: (agreeing(effects, expect), effects.count()),
         tellable_ppm: effects.tellable(),
         steps: Vec::new(),
     };
@@ -120,10 +119,23 @@ pub fn judge(effects: &Effects, expect: Expectation, decider: Option<&Decider>) 
     judged
 }
 
+/// Limits of what counts as no difference.
+fn limits(expect: Expectation) -> (i64, i64) {
+    expect.range_ppm.unwrap_or((-DELTA_PPM, DELTA_PPM))
+}
+
+fn agreeing(effects: &Effects, expect: Expectation) -> usize {
+    let (low, high) = limits(expect);
+    match expect.sign {
+        0 => effects.number(|one| low <= one && one <= high),
+        sign => effects.number(|one| one.signum() == sign),
+    }
+}
+
 fn verdict(effects: &Effects, expect: Expectation) -> Verdict {
     let (Some(k), Some((low, high))) = (needed(effects.count()), effects.interval()) else { return Verdict::Unclear };
     if expect.sign == 0 {
-        let (from, to) = expect.range_ppm.unwrap_or((-DELTA_PPM, DELTA_PPM));
+        let (from, to) = limits(expect);
         return match () {
             () if from <= low && high <= to => Verdict::Holds,
             () if high < from || to < low => Verdict::Refuted,
@@ -157,25 +169,27 @@ fn delta(expect: Expectation) -> i64 {
 /// If the numbers of values and differences differ.
 pub fn judge_steps(all: &[Effects], expect: Expectation, steps: &Steps) -> Judgement {
     assert_eq!((all.len(), steps.signs.len()), (steps.values.len(), steps.values.len()), "one for each value");
+    let expected = |at: usize| {
+        let sign = steps.signs[at];
+        let common = expect.range_ppm.filter(|_| sign == expect.sign);
+        Expectation { sign, range_ppm: steps.ranges_ppm[at].or(common) }
+    };
     let judged: Vec<Step> = (0..all.len())
         .map(|at| {
-            let common = expect.range_ppm.filter(|_| steps.signs[at] == expect.sign);
-            let range_ppm = steps.ranges_ppm[at].or(common);
-            let expect = Expectation { sign: steps.signs[at], range_ppm };
             let (effects, value) = (&all[at], steps.values[at].clone());
+            let verdict = verdict(effects, expected(at));
             let (effect_ppm, interval_ppm) = (effects.median(), effects.interval());
-            Step { value, sign: steps.signs[at], verdict: verdict(effects, expect), effect_ppm, interval_ppm }
+            Step { value, sign: steps.signs[at], verdict, effect_ppm, interval_ppm }
         })
         .collect();
     let last = all.last().cloned().unwrap_or_else(|| Effects::of(&[]));
     let verdict = of_steps(&judged);
-    let sign = steps.signs.last().copied().unwrap_or_default();
     Judgement {
         verdict,
         depends_on: (verdict == Verdict::Depends).then(|| threshold(&steps.of, &judged)),
         effect_ppm: last.median(),
         interval_ppm: last.interval(),
-        agreeing: (last.number(|one| one.signum() == sign), last.count()),
+        agreeing: (all.len().checked_sub(1).map_or(0, |at| agreeing(&last, expected(at))), last.count()),
         tellable_ppm: last.tellable(),
         steps: judged,
     }
@@ -262,6 +276,7 @@ mod tests {
     fn equality_holds_within_its_limits_and_is_refuted_outside() {
         let same = Expectation { sign: 0, range_ppm: Some((-20_000, 20_000)) };
         assert_eq!(word(&around(1_000, 1_000), same), "holds");
+        assert_eq!(judge(&around(15_000, 4_000), same, None).agreeing, (7, 12), "samples within the limits agree");
         assert_eq!(word(&around(50_000, 1_000), same), "refuted");
         assert_eq!(word(&around(15_000, 4_000), same), "unclear");
     }

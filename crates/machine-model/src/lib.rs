@@ -119,6 +119,7 @@
 //! ```
 
 mod assumptions;
+mod changes;
 mod cost;
 mod disks;
 mod draws;
@@ -136,6 +137,7 @@ mod tlb;
 mod to_toml;
 mod toml_file;
 
+pub use changes::{Changes, split_changes};
 pub use cost::{Costs, Halt, Nature};
 pub use disks::{Disk, Disks, Order, Routing, Service, disk_presets};
 pub use draws::sample;

@@ -3,10 +3,11 @@
 
 use super::measure::{self, Key};
 use super::runs::{Results, Wanted};
+use super::searches;
 use crate::output::quote;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use claims::{
-    Claim, Decider, Effects, Expectation, Experiment, Judgement, Side, Test, Verdict, decider, difference_ppm,
+    Claim, Decider, Effects, Expectation, Experiment, Judgement, Setup, Side, Test, Verdict, decider, difference_ppm,
     judge_steps,
 };
 
@@ -31,6 +32,13 @@ pub struct Judged<'a> {
     pub command: String,
     /// Command lines of `weir sim` for the main comparison; all samples have the same seeds there.
     pub similar: Vec<String>,
+}
+
+impl Judged<'_> {
+    /// Whether a sign is expected, and not a difference within limits.
+    pub fn expects_a_sign(&self) -> bool {
+        matches!(&self.claim.test, Test::Runs(runs) if last_sign(runs) != 0)
+    }
 }
 
 /// Two sides of a comparison; with one only, two measures of the same runs are compared.
@@ -99,7 +107,12 @@ fn last_expectation(runs: &Experiment) -> Expectation {
 pub fn want(claim: &Claim, runs: &Experiment, first: u64, wanted: &mut Wanted) -> Result<()> {
     let place = format!("{}: claim {:?}", claim.place, claim.id);
     let keys = keys(runs);
-    keys.iter().try_for_each(|key| measure::check(key)).with_context(|| place.clone())?;
+    let check = |key: &Key| match &runs.a {
+        Side::Search(_) if key == searches::KEY => Ok(()),
+        Side::Search(_) => bail!("measure {key:?}: expected {}, the only measure of a search", searches::KEY),
+        Side::Run(_) => measure::check(key),
+    };
+    keys.iter().try_for_each(check).with_context(|| place.clone())?;
     let mut add = |side: &Side, first: u64| {
         let points = |draw: u64| seeds(runs, first, draw).map(move |seed| (draw, seed));
         let points: Vec<(u64, u64)> = (1..=runs.draws).flat_map(points).collect();
@@ -222,21 +235,22 @@ fn median(values: impl Iterator<Item = i64>) -> Option<i64> {
     (!values.is_empty()).then(|| Effects::of(&values).median())
 }
 
-/// Command lines of `weir sim` for a comparison.
+/// Command lines of `weir sim`, or of `bitfit`, for a comparison.
 fn similar(pair: &Pair, runs: &Experiment) -> Vec<String> {
     let often = format!(" --draws {} --seeds {}", runs.draws, runs.seeds);
-    let line = |side: &Side, schedulers: &[&str]| {
-        let words = side.words();
+    let line = |setup: &Setup, schedulers: &[&str]| {
+        let words = setup.words();
         let options = words.split_last().map(|(_, options)| options).unwrap_or_default();
         let options = options.iter().filter(|word| *word != "--").map(|word| quote(word));
         let all = schedulers.iter().map(|name| quote(name)).chain(options).collect::<Vec<_>>().join(" ");
         format!("weir sim {all}{often}")
     };
-    match &pair.b {
-        None => vec![line(&pair.a, &[&pair.a.scheduler])],
-        Some(b) if Side { scheduler: pair.a.scheduler.clone(), ..b.clone() } == pair.a => {
-            vec![line(&pair.a, &[&pair.a.scheduler, &b.scheduler])]
+    match (&pair.a, &pair.b) {
+        (Side::Run(a), Some(Side::Run(b))) if Setup { scheduler: a.scheduler.clone(), ..b.clone() } == *a => {
+            vec![line(a, &[&a.scheduler, &b.scheduler])]
         }
-        Some(b) => vec![line(&pair.a, &[&pair.a.scheduler]), line(b, &[&b.scheduler])],
+        (Side::Run(a), Some(Side::Run(b))) => vec![line(a, &[&a.scheduler]), line(b, &[&b.scheduler])],
+        (Side::Run(a), _) => vec![line(a, &[&a.scheduler])],
+        (Side::Search(_), _) => vec!["bitfit bench".to_owned()],
     }
 }

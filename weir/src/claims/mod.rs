@@ -2,11 +2,13 @@
 //! `weir claims`: judges what authors of schedulers claimed, by runs of both sides.
 
 pub mod args;
+mod figures;
 mod json;
 mod judged;
 mod measure;
 mod page;
 mod runs;
+mod searches;
 mod text;
 
 use crate::{input, notes, output};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The page of all verdicts, in Markdown.
 
+use super::figures::{Figures, tellable};
 use super::judged::Judged;
-use super::text::{self, percent, shown, with_interval};
+use super::text;
 use claims::{Judgement, Verdict};
 use std::fmt::Write;
 
@@ -44,13 +45,14 @@ pub fn page(all: &[Judged<'_>], commit: Option<&str>) -> String {
 fn row(judged: &Judged<'_>) -> String {
     let Judged { claim, judgement, reason, decider, .. } = judged;
     let published = claim.published.as_deref().unwrap_or("");
-    let mut here = if judgement.agreeing.1 > 0 { shown(judgement) } else { String::new() };
+    let figures = Figures::of(claim);
+    let mut here = if judgement.agreeing.1 > 0 { figures.judged(judgement) } else { String::new() };
     if !judgement.steps.is_empty() {
-        let step = |step: &claims::Step| format!("{}: {}", step.value, percent(step.effect_ppm));
+        let step = |step: &claims::Step| format!("{}: {}", step.value, figures.one(step.effect_ppm));
         here = judgement.steps.iter().map(step).collect::<Vec<_>>().join("; ");
     }
-    if let (Verdict::Unclear, Some(tellable)) = (judgement.verdict, judgement.tellable_ppm) {
-        let _ = write!(here, "; could have told {}", percent(tellable).trim_start_matches('+'));
+    if let (Verdict::Unclear, Some(ppm)) = (judgement.verdict, judgement.tellable_ppm) {
+        let _ = write!(here, "; could have told {}", tellable(ppm));
     }
     let verdict = match judgement.verdict {
         Verdict::Refuted | Verdict::Depends => format!("**{}**", judgement.verdict.words()),
@@ -73,6 +75,7 @@ type Bar = (String, i64, Option<(i64, i64)>);
 fn detail(judged: &Judged<'_>, finding: &str) -> String {
     let Judged { claim, judgement, placebo, off, runs, command, similar, .. } = judged;
     let mut text = format!("\n### {}\n\n{}\n\n> {}\n>\n> {}\n\n", claim.id, claim.text, claim.seed_text, claim.source);
+    let figures = Figures::of(claim);
     let mut rows: Vec<Bar> = Vec::new();
     if let Some(ppm) = claim.published_ppm {
         rows.push(("published".to_owned(), ppm, None));
@@ -90,7 +93,7 @@ fn detail(judged: &Judged<'_>, finding: &str) -> String {
     more("placebo", placebo);
     text += "```\n";
     for (name, effect, interval) in rows {
-        let line = format!("{name:<14}{} {}", bar(effect), with_interval(effect, interval));
+        let line = format!("{name:<14}{} {}", bar(effect), figures.with_interval(effect, interval));
         let _ = writeln!(text, "{}", line.trim_end());
     }
     let _ = write!(

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The runs of claims: each side is a plan of `weir sim`, and sides that several claims share run once.
+//! The runs of claims: each side is a plan of `weir sim` or a timed search, and sides that several claims share run once.
 
 use super::measure::{self, Key};
+use super::searches::{self, Stopwatch};
 use crate::args::Sim;
 use crate::parallel::{self, End};
 use crate::plan::{Plan, Run};
 use crate::progress::Progress;
 use crate::sim;
 use anyhow::{Context, Result, bail};
-use claims::Side;
+use claims::{Search, Setup, Side};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of one side: on this many samples.
-type Setup = (Side, u64);
+type Sampled = (Side, u64);
+
+/// Values of a side, by sample, seed and measure.
+type Values = BTreeMap<(u64, u64, Key), u64>;
 
 /// All runs that are wanted, without repetitions.
 #[derive(Default)]
 pub struct Wanted {
-    setups: BTreeMap<Setup, Runs>,
+    sides: BTreeMap<Sampled, Runs>,
 }
 
 /// Runs and measures of a side.
@@ -33,8 +37,8 @@ struct Runs {
 /// Values of all runs.
 #[derive(Default)]
 pub struct Results {
-    values: BTreeMap<Setup, BTreeMap<(u64, u64, Key), u64>>,
-    facts: BTreeMap<Setup, Facts>,
+    values: BTreeMap<Sampled, Values>,
+    facts: BTreeMap<Sampled, Facts>,
 }
 
 /// What is known of a side before its runs.
@@ -49,7 +53,7 @@ pub struct Facts {
 impl Wanted {
     /// Adds runs of a side: sample and seed of each.
     pub fn add(&mut self, side: &Side, draws: u64, points: &[(u64, u64)], keys: &[Key], place: &str) {
-        let runs = self.setups.entry((side.clone(), draws)).or_default();
+        let runs = self.sides.entry((side.clone(), draws)).or_default();
         runs.points.extend(points);
         runs.keys.extend(keys.iter().cloned());
         if runs.place.is_empty() {
@@ -59,7 +63,7 @@ impl Wanted {
 
     /// Number of runs.
     pub fn count(&self) -> usize {
-        self.setups.values().map(|runs| runs.points.len()).sum()
+        self.sides.values().map(|runs| runs.points.len()).sum()
     }
 
     /// Resolves all sides without running them.
@@ -67,36 +71,66 @@ impl Wanted {
     /// # Errors
     /// Names the claim whose scheduler, machine, workload or option cannot be resolved.
     pub fn check(&self) -> Result<()> {
-        self.setups
-            .iter()
-            .try_for_each(|((side, draws), runs)| plan(side, *draws).map(|_| ()).with_context(|| runs.place.clone()))
+        self.sides.iter().try_for_each(|((side, draws), runs)| {
+            match side {
+                Side::Run(setup) => plan(setup, *draws).map(|_| ()),
+                Side::Search(search) => searches::check(search),
+            }
+            .with_context(|| runs.place.clone())
+        })
     }
 
-    /// Does all runs.
+    /// Does all runs, and then all searches, whose times runs would disturb.
     ///
     /// # Errors
     /// If a side cannot be resolved, a run cannot start, or a signal ends the runs.
     pub fn execute(&self, jobs: Option<u16>) -> Result<Results> {
         let mut results = Results::default();
         let progress = Progress::new(self.count());
-        for ((side, draws), wanted) in &self.setups {
-            let plan = plan(side, *draws).with_context(|| wanted.place.clone())?;
-            let setup = (side.clone(), *draws);
-            results.facts.insert(setup.clone(), facts(&plan, *draws));
-            let of_sample = |run: Run<'_>| {
-                let points = wanted.points.iter().filter(move |(draw, _)| *draw == run.draw);
-                points.map(|(_, seed)| *seed).collect::<Vec<u64>>()
-            };
-            let runs: Vec<Run<'_>> = plan
-                .runs()
-                .into_iter()
-                .flat_map(|run| of_sample(run).into_iter().map(move |seed| Run { seed, ..run }))
-                .collect();
-            let values = values(&runs, &wanted.keys, jobs, &progress).with_context(|| wanted.place.clone())?;
-            results.values.insert(setup, values);
+        for ((side, draws), wanted) in &self.sides {
+            let Side::Run(setup) = side else { continue };
+            let plan = plan(setup, *draws).with_context(|| wanted.place.clone())?;
+            let values = wanted.run(&plan, jobs, &progress).with_context(|| wanted.place.clone())?;
+            results.facts.insert((side.clone(), *draws), facts(&plan, *draws));
+            results.values.insert((side.clone(), *draws), values);
         }
+        self.search(&mut results, &progress)?;
         progress.end();
         Ok(results)
+    }
+
+    /// Times all searches. All sides search the same map before the next is made: what changes the speed of the machine
+    /// within minutes affects them alike.
+    fn search(&self, results: &mut Results, progress: &Progress) -> Result<()> {
+        let mut all: Vec<(u64, u64, &str, &Search, u64)> = Vec::new();
+        for ((side, draws), wanted) in &self.sides {
+            let Side::Search(search) = side else { continue };
+            all.extend(wanted.points.iter().map(|(draw, seed)| (*seed, *draw, search.map.as_str(), search, *draws)));
+        }
+        all.sort_unstable();
+        let mut stopwatch = Stopwatch::default();
+        for (seed, draw, _, search, draws) in all {
+            let elapsed = stopwatch.elapsed_ns(search, seed, progress)?;
+            let values = results.values.entry((Side::Search(search.clone()), draws)).or_default();
+            values.insert((draw, seed, searches::KEY.to_owned()), elapsed);
+        }
+        Ok(())
+    }
+}
+
+impl Runs {
+    /// Does the runs of a plan on the wanted samples with the wanted seeds.
+    fn run(&self, plan: &Plan, jobs: Option<u16>, progress: &Progress) -> Result<Values> {
+        let of_sample = |run: Run<'_>| {
+            let points = self.points.iter().filter(move |(draw, _)| *draw == run.draw);
+            points.map(|(_, seed)| *seed).collect::<Vec<u64>>()
+        };
+        let runs: Vec<Run<'_>> = plan
+            .runs()
+            .into_iter()
+            .flat_map(|run| of_sample(run).into_iter().map(move |seed| Run { seed, ..run }))
+            .collect();
+        values(&runs, &self.keys, jobs, progress)
     }
 }
 
@@ -104,12 +138,7 @@ impl Wanted {
 type Measured = Vec<(Key, u64)>;
 
 /// Does the runs of one side. Runs that did not complete have no values.
-fn values(
-    runs: &[Run<'_>],
-    keys: &BTreeSet<Key>,
-    jobs: Option<u16>,
-    progress: &Progress,
-) -> Result<BTreeMap<(u64, u64, Key), u64>> {
+fn values(runs: &[Run<'_>], keys: &BTreeSet<Key>, jobs: Option<u16>, progress: &Progress) -> Result<Values> {
     let work = |index: usize| {
         let report = sim::result(runs[index], progress);
         Some(report.map(|report| {
@@ -159,15 +188,15 @@ impl Results {
 }
 
 /// The plan of a side: its runs with seed 0.
-fn plan(side: &Side, draws: u64) -> Result<Plan> {
+fn plan(setup: &Setup, draws: u64) -> Result<Plan> {
     let mut words = vec!["--seed".to_owned(), "0".to_owned(), "--draws".to_owned(), draws.to_string()];
-    words.extend(side.words());
+    words.extend(setup.words());
     let mut plan = Plan::of(&Sim::of_words(words.iter().map(String::as_str))?)?;
     if let Some((_, error)) = plan.broken.pop() {
         return Err(error);
     }
     match plan.suites.workloads.as_slice() {
-        [one] if *one == side.workload => Ok(plan),
-        _ => bail!("{}: expected one workload, not a suite of several", side.workload),
+        [one] if *one == setup.workload => Ok(plan),
+        _ => bail!("{}: expected one workload, not a suite of several", setup.workload),
     }
 }

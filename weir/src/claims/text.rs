@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Claims and verdicts as text.
 
+use super::figures::{Figures, tellable};
 use super::judged::Judged;
-use claims::{Claim, Judgement, Test, Verdict};
+use claims::{Claim, Test, Verdict};
 use std::fmt::Write;
-
-/// Difference from which on a factor is shown and not a percentage: threefold.
-const FACTOR_PPM: i64 = 2_000_000;
 
 /// All claims: identifier and text.
 pub fn list(all: &[Claim]) -> String {
@@ -34,6 +32,7 @@ pub fn table(all: &[Judged<'_>]) -> String {
 /// One verdict with everything that is known.
 pub fn one(judged: &Judged<'_>) -> String {
     let Judged { claim, judgement, decider, placebo, off, runs, command, similar, .. } = judged;
+    let figures = Figures::of(claim);
     let mut text = wrapped(&claim.text, 0);
     text += &wrapped(&format!("\"{}\" ({})", claim.seed_text, claim.source), 4);
     let _ = write!(text, "\n{}: {}", claim.id, judgement.verdict.words());
@@ -41,7 +40,7 @@ pub fn one(judged: &Judged<'_>) -> String {
     text.push('\n');
     text += &wrapped(&result(judged), 4);
     for step in &judgement.steps {
-        let shown = with_interval(step.effect_ppm, step.interval_ppm);
+        let shown = figures.with_interval(step.effect_ppm, step.interval_ppm);
         let _ = writeln!(text, "    at {:<8} {:<19} {shown}", step.value, step.verdict.words());
     }
     if let Some(decider) = decider {
@@ -49,10 +48,10 @@ pub fn one(judged: &Judged<'_>) -> String {
         text += &wrapped(&format!("What decides: {} (rank correlation {correlation}).", decider.group), 4);
     }
     if let Some(off) = off {
-        text += &wrapped(&format!("Without what carries it: {}.", shown(off)), 4);
+        text += &wrapped(&format!("Without what carries it: {}.", figures.judged(off)), 4);
     }
     if let Some(placebo) = placebo {
-        text += &wrapped(&format!("The first side against itself, with other seeds: {}.", shown(placebo)), 4);
+        text += &wrapped(&format!("The first side against itself, with other seeds: {}.", figures.judged(placebo)), 4);
     }
     if !similar.is_empty() {
         let lines = similar.join("\n  ");
@@ -66,11 +65,12 @@ pub fn result(judged: &Judged<'_>) -> String {
     let Judged { claim, judgement, reason, .. } = judged;
     let mut text = claim.published.as_ref().map(|figure| format!("Published: {figure}. ")).unwrap_or_default();
     if judgement.agreeing.1 > 0 {
-        let _ = write!(text, "Here: {}", shown(judgement));
-        let _ = write!(text, ", {} of {} samples with the claimed sign.", judgement.agreeing.0, judgement.agreeing.1);
+        let agree = if judged.expects_a_sign() { "with the claimed sign" } else { "within the claimed range" };
+        let _ = write!(text, "Here: {}", Figures::of(claim).judged(judgement));
+        let _ = write!(text, ", {} of {} samples {agree}.", judgement.agreeing.0, judgement.agreeing.1);
     }
-    if let (Verdict::Unclear, Some(tellable)) = (judgement.verdict, judgement.tellable_ppm) {
-        let _ = write!(text, " These runs could have told {}.", percent(tellable).trim_start_matches('+'));
+    if let (Verdict::Unclear, Some(ppm)) = (judgement.verdict, judgement.tellable_ppm) {
+        let _ = write!(text, " These runs could have told {}.", tellable(ppm));
     }
     if let Some(on) = &judgement.depends_on {
         let _ = write!(text, " Depends on {on}.");
@@ -96,41 +96,7 @@ pub fn placebos(all: &[Judged<'_>]) -> (usize, usize) {
     (placebos().count(), hold)
 }
 
-/// A difference with its interval.
-pub fn shown(judged: &Judgement) -> String {
-    with_interval(judged.effect_ppm, judged.interval_ppm)
-}
-
-/// A difference with its interval.
-pub fn with_interval(effect: i64, interval: Option<(i64, i64)>) -> String {
-    let interval = interval.map(|(low, high)| format!(" ({} to {})", percent(low), percent(high)));
-    percent(effect) + &interval.unwrap_or_default()
-}
-
-/// `-6.8 %`, with more digits for small differences, or a factor for large ones.
-pub fn percent(ppm: i64) -> String {
-    if ppm >= FACTOR_PPM {
-        return format!("x{:.1}", (ppm + 1_000_000) as f64 / 1e6);
-    }
-    let percent = ppm as f64 / 1e4;
-    if ppm.abs() >= 10_000 { format!("{percent:+.1} %") } else { format!("{percent:+.2} %") }
-}
-
 /// The text in lines that fit the screen, indented.
 fn wrapped(text: &str, indent: usize) -> String {
     report::wrap(&" ".repeat(indent), text) + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn differences_are_percentages_or_factors() {
-        let cases = [(-68_000, "-6.8 %"), (2_500, "+0.25 %"), (0, "+0.00 %"), (2_159_539, "x3.2")];
-        for (ppm, expected) in cases {
-            assert_eq!(percent(ppm), expected);
-        }
-        assert_eq!(with_interval(-10_000, Some((-20_000, 5))), "-1.0 % (-2.0 % to +0.00 %)");
-    }
 }

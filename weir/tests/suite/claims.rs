@@ -195,3 +195,62 @@ fn unknown_claim_is_refused_with_the_nearest_name() {
     let list = text(Path::new("."), "claims");
     assert!(list.contains("bfs-0.360-half-load\n") && list.contains("weir claims ID judges one"), "{list}");
 }
+
+/// A share has no sign: it lies within the limits, or outside of them. Two tasks on two CPUs leave none idle.
+#[test]
+fn share_outside_of_its_limits_refutes_a_claim() {
+    let directory = workspace();
+    let claim = |id: &str, low: i64, high: i64| {
+        format!(
+            "[[claim]]\nid = \"{id}\"\ntext = \"A share.\"\nseed_text = \"share\"\nsource = \"A test\"\n\
+             machine = \"core:2 pu:1\"\nworkload = \"./two.json\"\na = \"fifo\"\nmeasure = \"cpu_ns.idle\"\n\
+             over = \"cpu_ns.run\"\nexpect = {{ sign = 0, low_ppm = {low}, high_ppm = {high} }}\n"
+        )
+    };
+    let file = claim("little-idle", -1_000_000, -900_000) + &claim("much-idle", -500_000, 0);
+    fs::write(directory.path().join("c.toml"), file).unwrap();
+    let all = text(directory.path(), "claims --file c.toml --all");
+    let verdict = |id: &str| all.lines().find_map(|line| line.strip_prefix(id)).unwrap().trim().to_owned();
+    assert_eq!([verdict("little-idle"), verdict("much-idle")], ["holds", "does not hold"], "{all}");
+    assert!(all.contains("12 of 12 samples within the claimed range"), "{all}");
+}
+
+/// Walking 4 KiB pair by pair cannot be as fast as skipping bytes, whatever the machine and however busy it is.
+#[test]
+fn searches_are_timed_on_this_machine() {
+    let directory = workspace();
+    let file = "[[claim]]\nid = \"chunks\"\ntext = \"Chunks are slow.\"\nseed_text = \"horribly\"\nsource = \"A bug\"\n\
+                bitmap = \"trandfactor=28,mib=2\"\na = \"#2\"\nb = \"#6\"\nmeasure = \"elapsed_ns\"\n\
+                expect = { sign = 1 }\n";
+    fs::write(directory.path().join("s.toml"), file).unwrap();
+    let document: Value =
+        serde_json::from_str(&text(directory.path(), "claims --file s.toml --all --format json")).unwrap();
+    let claim = &document["claims"][0];
+    assert_eq!((&claim["verdict"], &claim["runs"]), (&Value::from("holds"), &Value::from(36)), "{claim:#}");
+    assert_eq!(claim["similar"], serde_json::json!(["bitfit bench"]));
+    let cases = [
+        ("#6", "#7", "search \"#7\": expected #1, #2, #3, #4, #5, #6, 2009 or #5 without prefetch"),
+        ("factor=28", "factor=some", "bitmap \"trandfactor=some,mib=2\": expected trandfactor=N"),
+        ("\"elapsed_ns\"", "\"makespan_ns\"", "measure \"makespan_ns\": expected elapsed_ns"),
+    ];
+    for (from, to, expected) in cases {
+        fs::write(directory.path().join("w.toml"), file.replacen(from, to, 1)).unwrap();
+        let error = error(directory.path(), "claims --file w.toml --all");
+        assert!(error.contains("w.toml:1: claim \"chunks\"") && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn machine_of_a_side_may_have_changed_keys() {
+    let directory = workspace();
+    let file = "[[claim]]\nid = \"slow-tick\"\ntext = \"A longer tick costs time.\"\nseed_text = \"tick\"\n\
+                source = \"A test\"\nworkload = \"./two.json\"\na = { scheduler = \"fifo\", machine = \"desktop-4c\" }\n\
+                b = { scheduler = \"fifo\", machine = \"desktop-4c,costs.tick_ns={}\" }\nmeasure = \"makespan_ns\"\n\
+                steps = { of = \"tick in ns\", values = [100000, 200000], signs = [1, 1] }\n";
+    fs::write(directory.path().join("m.toml"), file).unwrap();
+    let one = text(directory.path(), "claims --file m.toml slow-tick");
+    assert!(one.contains("slow-tick: holds\n"), "{one}");
+    fs::write(directory.path().join("m.toml"), file.replace("tick_ns", "tock_ns")).unwrap();
+    let refused = error(directory.path(), "claims --file m.toml slow-tick");
+    assert!(refused.contains("desktop-4c,costs.tock_ns=100000: [costs] has an unknown key tock_ns"), "{refused}");
+}

@@ -60,7 +60,7 @@ pub const ALGORITHMS: [Algorithm; 7] = [
         when: "Linux 2.6.26 to 2.6.29, and GFS",
         idea: "skips aligned words if their low bits rule the state out; prefetches the next word",
         weak_spot: "false stops in searches for unlinked blocks among free ones, or used ones among inodes",
-        find: aligned_words,
+        find: aligned_words::<true>,
     },
     Algorithm {
         name: "#6",
@@ -77,6 +77,20 @@ pub const ALGORITHMS: [Algorithm; 7] = [
         find: exact_words,
     },
 ];
+
+/// #5 as it was before its last change, of 10 March 2008: "performance increased about 24% faster than without prefetch".
+pub const WITHOUT_PREFETCH: Algorithm = Algorithm {
+    name: "#5 without prefetch",
+    when: "tried in March 2008",
+    idea: "skips aligned words if their low bits rule the state out",
+    weak_spot: "as #5, and waits for memory where the processor does not prefetch by itself",
+    find: aligned_words::<false>,
+};
+
+/// The search of a name: one of [`ALGORITHMS`], or [`WITHOUT_PREFETCH`].
+pub fn find(name: &str) -> Option<Algorithm> {
+    ALGORITHMS.into_iter().chain([WITHOUT_PREFETCH]).find(|algorithm| algorithm.name == name)
+}
 
 /// State of a block.
 #[inline(always)]
@@ -193,7 +207,7 @@ fn words_then_bytes(bytes: &[u8], state: State, from: usize) -> Option<usize> {
 }
 
 /// Search #5 of the bug: skips aligned words whose low bits rule the state out.
-fn aligned_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
+fn aligned_words<const PREFETCH: bool>(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     if from >= bytes.len() * BLOCKS_PER_BYTE {
         return None;
     }
@@ -209,7 +223,9 @@ fn aligned_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     at = aligned;
     let excluding = excluding(state);
     while at + BYTES <= bytes.len() {
-        prefetch(&bytes[at..], 64);
+        if PREFETCH {
+            prefetch(&bytes[at..], 64);
+        }
         if word::load(bytes, at) & LOW != excluding {
             let blocks = at * BLOCKS_PER_BYTE..(at + BYTES) * BLOCKS_PER_BYTE;
             if let Some(found) = step(bytes, state, blocks.start, blocks.end) {

@@ -38,6 +38,8 @@ mod capi;
 #[cfg(feature = "std")]
 pub mod gfs2;
 pub mod history;
+#[cfg(feature = "std")]
+pub mod maps;
 mod search;
 mod state;
 mod summary;

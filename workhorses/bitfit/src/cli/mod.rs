@@ -3,7 +3,6 @@
 
 pub mod bench;
 pub mod gfs2;
-mod maps;
 mod memory;
 mod plot;
 pub mod replay;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::maps::Random;
+use bitfit::maps::Random;
 
 /// Minimum length of a sample in nanoseconds, large compared with the clock's overhead.
 const SAMPLE_NS: f64 = 20_000.0;
@@ -54,7 +54,7 @@ pub fn race(contestants: &mut [Contestant<'_>], rounds: usize, patience_ns: f64)
     let mut order: Vec<usize> = (0..contestants.len()).collect();
     for _ in 0..rounds {
         for last in (1..order.len()).rev() {
-            order.swap(last, (random.next() % (last as u64 + 1)) as usize);
+            order.swap(last, (random.bits() % (last as u64 + 1)) as usize);
         }
         for &contestant in &order {
             let times = &mut times[contestant];

@@ -4,10 +4,9 @@
 use std::hint::black_box;
 
 use bitfit::history::{ALGORITHMS, Algorithm};
-use bitfit::{Bitmap, Indexed, Kernel, State};
+use bitfit::{Bitmap, Indexed, Kernel, State, maps};
 use serde::Serialize;
 
-use super::super::maps;
 use super::super::stopwatch::{Contestant, Ratio, Times, paired_timing, race};
 use super::SEED_BYTES;
 
@@ -110,7 +109,7 @@ fn algorithm(name: &str) -> &'static Algorithm {
 /// starts at 25 %.
 pub fn search(bytes: &mut [u8], question: Question) -> Race {
     let Question { state, effort, .. } = question;
-    maps::fill(bytes, state, question.factor);
+    maps::fill(bytes, state, question.factor, 0);
     let mut copy = if bytes.len() <= SEED_BYTES { bytes.to_vec() } else { Vec::new() };
     let goal = bytes.len();
     let bytes = &*bytes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replay workload: copies trees of files, grows and removes files.
 
-use super::super::maps::Random;
 use super::volume::{Kind, Map, Volume};
+use bitfit::maps::Random;
 
 /// Files per directory, about the number of tracks on an album.
 const FILES_IN_DIRECTORY: usize = 12;
@@ -47,7 +47,7 @@ impl Workload {
 
     fn below(&mut self, end: usize) -> usize {
         let mut random = Random(self.random);
-        let number = random.next();
+        let number = random.bits();
         self.random = random.0;
         (number % end as u64) as usize
     }
