@@ -102,10 +102,11 @@ mod tests {
     use timeline::Change;
 
     fn queue(changes: &[(u64, i32)]) -> Queue {
-        let change = |&(time, by): &(u64, i32)| {
-            (Nanos(time), if by > 0 { Change::Entered(TaskId(0), 0) } else { Change::Left(TaskId(0)) })
-        };
-        Queue { changes: changes.iter().map(change).collect() }
+        let mut queue = Queue::default();
+        for &(time, by) in changes {
+            queue.push(Nanos(time), if by > 0 { Change::Entered(TaskId(0), 0) } else { Change::Left(TaskId(0)) });
+        }
+        queue
     }
 
     #[test]

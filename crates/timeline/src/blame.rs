@@ -316,16 +316,11 @@ impl Timeline {
             calls.filter(|call| !call.found || call.kept).count() as u64
         };
         let calls = allowed().map(in_vain).sum();
-        let stays = self.tasks.iter().flat_map(|task| &task.queue_stays).filter(|stay| stay.queue == Some(queue));
-        let mut others = false;
-        for stay in stays {
-            match stay.departure {
-                Departure::Dispatched { to, .. } if !account.allowed.contains(to) => others = true,
-                Departure::Dispatched { .. } | Departure::Ran => return None,
-                Departure::StillQueued | Departure::Moved => {}
-            }
+        let takers = self.takers.get(&queue);
+        if takers.is_some_and(|takers| takers.ran || takers.cpus.iter().any(|cpu| account.allowed.contains(cpu))) {
+            return None;
         }
-        (calls > 1).then_some((calls, others))
+        (calls > 1).then_some((calls, takers.is_some()))
     }
 
     /// Queue and number of the tasks that were inserted into another queue after the waiting task was inserted into

@@ -28,7 +28,7 @@ pub use blocked::{Blocked, BlockedAccount};
 pub use chain::{Chain, Kind, Link};
 pub use fair::{FairAccount, PassedOver, RuleKind};
 pub use idle::{IdleCause, IdleCauses};
-pub use queue::{Change, Queue};
+pub use queue::{Change, Queue, Takers};
 pub use recorder::{MAX_LAST_EVENTS, Recorder, TaskEvent, Timeline};
 pub use task::{
     Activity, Choice, Cpu, Departure, Dispatched, Kick, Phase, QueueStay, RunInterval, Task, TaskWait, WaitReason,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sink that records a timeline.
 
-use crate::queue::{Change, Queue};
+use crate::queue::{Change, Queue, Takers, takers};
 use crate::task::{
     Activity, Choice, Cpu, Departure, Dispatched, Kick, Phase, QueueStay, RunInterval, Task, TaskWait, WaitReason,
 };
@@ -35,6 +35,8 @@ pub struct Timeline {
     pub cpus: Vec<Cpu>,
     /// Queues with known contents.
     pub queues: BTreeMap<DsqId, Queue>,
+    /// The CPUs that took tasks from each queue.
+    pub takers: BTreeMap<DsqId, Takers>,
     /// The scheduler's source files by number, without their directories.
     pub files: Vec<String>,
     /// Whether the run showed the scheduler's callbacks and queues: it was simulated, with a loaded scheduler.
@@ -95,6 +97,7 @@ impl Recorder {
                 stay.to = last.max(stay.from);
             }
         }
+        timeline.takers = takers(&timeline.tasks);
         for cpu in &mut timeline.cpus {
             if let Some(interval) = cpu.run_intervals.last_mut().filter(|interval| interval.reason.is_none()) {
                 interval.to = end.max(interval.from);
@@ -329,14 +332,14 @@ impl Sink for Recorder {
         let Detail { time, cpu, task, site, .. } = *detail;
         match &detail.kind {
             DetailKind::Placed { dsq, ahead, queued } => {
-                self.timeline.queues.entry(*dsq).or_default().changes.push((time, Change::Entered(task, *ahead)));
+                self.timeline.queues.entry(*dsq).or_default().push(time, Change::Entered(task, *ahead));
                 if let Some(stay) = self.task_mut(task).and_then(|task| task.queue_stays.last_mut()) {
                     (stay.ahead, stay.queued) = (Some(*ahead), *queued);
                 }
                 return;
             }
             DetailKind::Left { dsq } => {
-                self.timeline.queues.entry(*dsq).or_default().changes.push((time, Change::Left(task)));
+                self.timeline.queues.entry(*dsq).or_default().push(time, Change::Left(task));
                 if let Some(task) = self.task_mut(task) {
                     task.leave_queue(time, Departure::Moved);
                 }

@@ -141,7 +141,7 @@ fn queue_contents_are_consistent_through_the_whole_run() {
         let mut changes = 0;
         for (dsq, queue) in &timeline.queues {
             let mut order: Vec<TaskId> = Vec::new();
-            for (time, change) in &queue.changes {
+            for (time, change) in queue.changes() {
                 changes += 1;
                 match *change {
                     Change::Entered(task, ahead) => {
