@@ -27,7 +27,10 @@ impl Figures {
 
     /// A judged difference with its interval.
     pub fn judged(self, judged: &Judgement) -> String {
-        self.with_interval(judged.effect_ppm, judged.interval_ppm)
+        match judged.agreeing {
+            (_, 0) => "no result".to_owned(),
+            _ => self.with_interval(judged.effect_ppm, judged.interval_ppm),
+        }
     }
 
     /// A difference with its interval, all in one unit: `-5.8 % (-6.7 % to -5.0 %)`, or `x3.2 (x2.5 to x4.0)` if it is

@@ -75,7 +75,7 @@ fn claim(judged: &Judged<'_>) -> Value {
 fn comparison(judged: &Judgement) -> Value {
     json!({
         "verdict": judged.verdict.word(),
-        "effect_ppm": judged.effect_ppm,
+        "effect_ppm": (judged.agreeing.1 > 0).then_some(judged.effect_ppm),
         "interval_ppm": judged.interval_ppm,
     })
 }

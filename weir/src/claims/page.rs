@@ -87,7 +87,8 @@ fn detail(judged: &Judged<'_>, finding: &str) -> String {
         }
     }
     let mut more = |name: &str, judged: &Option<Judgement>| {
-        rows.extend(judged.iter().map(|one| (name.to_owned(), one.effect_ppm, one.interval_ppm)));
+        let judged = judged.iter().filter(|one| one.agreeing.1 > 0);
+        rows.extend(judged.map(|one| (name.to_owned(), one.effect_ppm, one.interval_ppm)));
     };
     more("switched off", off);
     more("placebo", placebo);
