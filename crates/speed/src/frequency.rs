@@ -8,10 +8,6 @@ use ids::{CpuId, Nanos};
 use machine_model::{Frequency, Governor};
 use std::cmp::Reverse;
 
-/// Number of samples after which `conservative` may lower the frequency (`DEF_SAMPLING_DOWN_FACTOR` in
-/// drivers/cpufreq/cpufreq_conservative.c).
-const SAMPLES_BEFORE_LESS: u32 = 5;
-
 /// Timer of the processor model.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Timer {
@@ -90,7 +86,6 @@ pub(crate) struct Domain {
     /// Begin of the current sample, and the busy time of each CPU at that time.
     sampled: Nanos,
     used: Vec<Nanos>,
-    calm_samples: u32,
 }
 
 /// Cores that share a turbo budget.
@@ -221,14 +216,7 @@ impl Processor {
         let step = if governor == Governor::Ondemand {
             ondemand(ladder, entry.step, load)
         } else {
-            let wanted = conservative(ladder, entry.asked, load);
-            entry.calm_samples = if wanted > entry.asked { 0 } else { entry.calm_samples + 1 };
-            if wanted >= entry.asked || entry.calm_samples >= SAMPLES_BEFORE_LESS {
-                entry.asked = wanted;
-            }
-            if entry.calm_samples >= SAMPLES_BEFORE_LESS {
-                entry.calm_samples = 0;
-            }
+            entry.asked = conservative(ladder, entry.asked, load);
             step_below(ladder, entry.asked)
         };
         self.ask(now, domain, step);

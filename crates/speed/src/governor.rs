@@ -60,9 +60,10 @@ pub fn ondemand(ladder: &Ladder, now: usize, load: u64) -> usize {
     ladder.at_least(wanted).min(now)
 }
 
-/// Thresholds and step of `conservative`, in percent (drivers/cpufreq/cpufreq_conservative.c).
+/// Thresholds and step of `conservative`, in percent (drivers/cpufreq/cpufreq_conservative.c of 2010, as for `ondemand`). The
+/// lower threshold is 20, of which the code of that time subtracts 10.
 const CONSERVATIVE_UP: u64 = 80;
-const CONSERVATIVE_DOWN: u64 = 20;
+const CONSERVATIVE_DOWN: u64 = 10;
 const CONSERVATIVE_STEP: u64 = 5;
 
 /// Choice of `conservative` in MHz after a sample: the previously requested frequency, raised or lowered by 5 % of
@@ -116,7 +117,8 @@ mod tests {
         assert_eq!(conservative(&ladder, 1000, 81), 1150);
         assert_eq!(conservative(&ladder, 2950, 100), 3000);
         assert_eq!(conservative(&ladder, 1000, 80), 1000);
-        assert_eq!(conservative(&ladder, 1300, 19), 1150);
+        assert_eq!(conservative(&ladder, 1300, 10), 1300);
+        assert_eq!(conservative(&ladder, 1300, 9), 1150);
         assert_eq!(conservative(&ladder, 1100, 0), 1000);
         assert_eq!([1000, 1499, 1500, 2999, 3000].map(|mhz| step_below(&ladder, mhz)), [0, 0, 1, 2, 3]);
     }

@@ -140,7 +140,7 @@ fn conservative_rises_5_percent_per_sample() {
     let steps = run_until(&mut processor, 200 * MS);
     assert_eq!(steps, [(50 * MS, 49_152), (100 * MS, 65_536)]);
     processor.end(Nanos(200 * MS), CpuId(0));
-    // A load of 2 % lowers the requested frequency by 5 % after five samples.
+    // A load of 2 % lowers the requested frequency by 5 % at each sample.
     let mut now = 200 * MS;
     let mut fell = Vec::new();
     while now < 900 * MS {
@@ -151,7 +151,7 @@ fn conservative_rises_5_percent_per_sample() {
     }
     assert_eq!(fell.iter().map(|step| step.1).collect::<Vec<_>>(), [49_152, 32_768]);
     let between = fell[1].0 - fell[0].0;
-    assert_eq!(between, 5 * 5 * 10 * MS, "five steps of five samples");
+    assert_eq!(between, 5 * 10 * MS, "five steps of a sample each");
 }
 
 /// The utilization of an always busy CPU is 1 - 2^(-t/32), and schedutil requests 1.25 times that: the highest
