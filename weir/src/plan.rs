@@ -245,7 +245,12 @@ impl<'a> Run<'a> {
             draw,
             kernel: conditions.kernel,
         };
-        Tags { workload_caveats: workload.caveats.clone(), ..worlds::simulated::tags(&setup, machine) }
+        let cpu_dma_latency_us = workload.idle_exit_limit.map(|limit| limit.0 / 1_000);
+        Tags {
+            workload_caveats: workload.caveats.clone(),
+            cpu_dma_latency_us,
+            ..worlds::simulated::tags(&setup, machine)
+        }
     }
 }
 

@@ -112,6 +112,7 @@ pub fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
             assumed: vec!["locks".to_owned()],
             machine_caveats: vec!["m.xml: unlike cores are simulated alike".to_owned()],
             workload_caveats: Vec::new(),
+            cpu_dma_latency_us: None,
             kernel: "7.2".to_owned(),
             form: Some("instant".to_owned()),
             part: None,
