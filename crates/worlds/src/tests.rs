@@ -24,6 +24,7 @@ fn measures() -> RunMeasures {
         policy: Policy::Other,
         account: TaskAccount { run: Nanos::from_ms(3), ..TaskAccount::default() },
         cpus_allowed: CpuSet::first_n(1),
+        affinity_changes: Vec::new(),
         cpus_used: CpuSet::first_n(1),
         wakeup_latency: LatencySummary::default(),
         wakeup_latencies: Histogram::new(),
