@@ -107,13 +107,25 @@ impl Locks {
         Locks { rows: rows.into_iter().map(name).collect(), ..self }
     }
 
-    /// Merges the callers of a lock whose names differ in a number at the end only: `find_lock_page` for the instances
-    /// `find_lock_page-0` to `find_lock_page-11`. Then a row is a place in the code, as in the tables of lockmeter and NIX.
+    /// Merges the locks of a caller, and callers whose names differ in a number at the end only: `find_lock_page` for the
+    /// instances `find_lock_page-0` to `find_lock_page-11`. Then a row is a place in the code, as in the tables of NIX and
+    /// lockmeter.
     pub fn by_name(self) -> Locks {
-        let rows = merge(self.rows, |row| (row.kind.clone(), row.lock.clone(), without_number(&row.caller).to_owned()));
-        let name = |(row, callers): (Lock, u64)| match callers {
+        let of_lock =
+            merge(self.rows, |row| (row.kind.clone(), without_number(&row.caller).to_owned(), row.lock.clone()));
+        let named = of_lock.into_iter().map(|(row, callers)| match callers {
             1 => row,
             _ => Lock { caller: without_number(&row.caller).to_owned(), pc: None, ..row },
+        });
+        let rows = merge(named.collect(), |row| (row.kind.clone(), without_number(&row.caller).to_owned()));
+        let name = |(row, locks): (Lock, u64)| match locks {
+            1 => row,
+            _ => Lock {
+                lock: report::counted(locks, "lock"),
+                caller: without_number(&row.caller).to_owned(),
+                pc: None,
+                ..row
+            },
         };
         Locks { rows: rows.into_iter().map(name).collect(), ..self }
     }
