@@ -110,24 +110,18 @@ impl Suites {
 
     /// Text for these runs: suites in their own form, reports for all others.
     pub fn to_text(&self, runs: &[RunReport], view: View) -> String {
-        let mut text: String = self.sanity.iter().map(|test| report::sanity(test, runs)).collect();
-        if self.manycore {
-            text += &report::manycore(&MANYCORE.map(str::to_owned), runs);
-        }
+        let mut forms: Vec<String> = self.sanity.iter().map(|test| report::sanity(test, runs)).collect();
+        forms.extend(self.manycore.then(|| report::manycore(&MANYCORE.map(str::to_owned), runs)));
         let is_tested = |run: &&RunReport| {
             let workload = &run.tags.workload;
             self.sanity.iter().flat_map(|test| &test.levels).any(|level| level.workload == *workload)
                 || self.manycore && MANYCORE.contains(&workload.as_str())
         };
         let others: Vec<RunReport> = runs.iter().filter(|run| !is_tested(run)).cloned().collect();
-        if !others.is_empty() {
-            text += &report::to_text(&others, view);
-        }
-        let films = report::films(&films(&others), &others);
-        for form in [films, report::affinities(&others)].iter().filter(|form| !form.is_empty()) {
-            text = text + "\n" + form;
-        }
-        text + &latencies(&others)
+        forms.extend((!others.is_empty()).then(|| report::to_text(&others, view)));
+        forms.extend([report::films(&films(&others), &others), report::affinities(&others)]);
+        forms.retain(|form| !form.is_empty());
+        forms.join("\n") + &latencies(&others)
     }
 }
 

@@ -96,5 +96,5 @@ fn by_policy(test: &Sanity, setups: &[Setup<'_>], runs: &[&RunReport]) -> String
     for (name, setup) in times::names(setups).iter().zip(setups) {
         let _ = writeln!(text, "{name} -- {}", known(mean(runs, *setup, level)));
     }
-    text + "\n"
+    text
 }

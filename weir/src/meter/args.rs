@@ -63,8 +63,6 @@ pub struct Meter {
     #[arg(long, value_enum, default_value_t = Sort::Total)]
     pub sort: Sort,
     /// Sum the microstates by process, name or cgroup, or locks by lock or name
-    ///
-    /// Locks by name: callers whose names differ in a number at the end are one row.
     #[arg(long, value_enum, default_value_t = By::Task)]
     pub by: By,
     /// Measure how long user locks are held, by probes at these functions

@@ -74,7 +74,6 @@ fn sanity_listing_has_the_lines_of_the_post() {
         Batch policy 300% workload compile benchmark:
         cfs -- 2m39.867s
         bfs -- 2m37.935s
-
     "#]]
     .assert_eq(&report::sanity(&test, &runs));
 }
