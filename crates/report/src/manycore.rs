@@ -24,9 +24,9 @@ pub fn manycore(workloads: &[String], runs: &[RunReport]) -> String {
             }
         }
     }
-    let names = workloads.iter().zip(1..).map(|(name, number)| format!("{number}: {name}")).collect::<Vec<_>>();
-    let explained = "Times are user, system and total in seconds. Rows: total time of each test";
-    text += &format!("\n{}\n\n", wrap("", &format!("{explained} ({}).", names.join(", "))));
+    let explained =
+        format!("Times are user, system and total in seconds. Rows: mean total time of {}.", workloads.join(", "));
+    text += &format!("\n{}\n\n", wrap("", &explained));
     for (name, setup) in times::names(&setups).iter().zip(&setups) {
         let total =
             |workload: &String| known(times::mean(tests(&of_test, *setup, workload).map(|run| Times::of(run).real)));

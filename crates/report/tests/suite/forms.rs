@@ -100,8 +100,8 @@ fn manycore_rows_have_the_form_of_the_post() {
         - 4/output:times 0.001 0.002 10.17
         - 5/output:times 0.001 0.002 -
 
-        Times are user, system and total in seconds. Rows: total time of each test (1:
-          remote-mk, 2: ramfs-copy, 3: ramfs-mk).
+        Times are user, system and total in seconds. Rows: mean total time of remote-mk,
+          ramfs-copy, ramfs-mk.
 
         14.034 1.921 10.458 single sched. 1 cores.
         10.17 - - amp sched. 1 cores.
