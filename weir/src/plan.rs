@@ -245,7 +245,12 @@ impl<'a> Run<'a> {
             draw,
             kernel: conditions.kernel,
         };
-        Tags { workload_caveats: workload.caveats.clone(), ..worlds::simulated::tags(&setup, machine) }
+        let cpu_dma_latency_us = workload.idle_exit_limit.map(|limit| limit.0 / 1_000);
+        Tags {
+            workload_caveats: workload.caveats.clone(),
+            cpu_dma_latency_us,
+            ..worlds::simulated::tags(&setup, machine)
+        }
     }
 }
 
@@ -344,6 +349,7 @@ fn seeds(args: &Sim, suites: &Suites) -> Vec<u64> {
         (None, Some(seeds)) => (1..=seeds).collect(),
         (None, None) if args.draws.is_some() => (1..=SEEDS_PER_SAMPLE).collect(),
         (None, None) if suites.has_rounds() => (1..=suites::ROUNDS).collect(),
+        (None, None) if suites.is_run_once() => vec![0],
         (None, None) if args.schedulers.len() > 1 => (1..=SEEDS).collect(),
         (None, None) => vec![0],
     }

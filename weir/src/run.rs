@@ -265,7 +265,8 @@ fn measure(plan: &Plan, prepared: Option<&PreparedWorkload<'_>>, mut outside: Ou
     let kernel = host::kernel_release()?;
     let caveats = |prepared: &PreparedWorkload<'_>| [&prepared.workload().caveats[..], &prepared.notes()].concat();
     let workload_caveats = prepared.map_or_else(Vec::new, caveats);
-    let tags = report::Tags { workload_caveats, ..tags(plan, &kernel) };
+    let cpu_dma_latency_us = prepared.and_then(PreparedWorkload::idle_exit_limit).map(|limit| limit.0 / 1_000);
+    let tags = report::Tags { workload_caveats, cpu_dma_latency_us, ..tags(plan, &kernel) };
     let trace =
         plan.outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if prepared.is_some() { Scope::Workload } else { Scope::Command };

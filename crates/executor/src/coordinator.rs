@@ -60,7 +60,16 @@ impl<'w> PreparedWorkload<'w> {
 
     /// Sentences on where the execution differs from the workload.
     pub fn notes(&self) -> Vec<String> {
-        self.prepared.disks.notes()
+        let deep = match &self.prepared.idle_exit {
+            Some(Err(error)) => Some(format!("CPUs enter any idle state, since the request failed: {error}")),
+            _ => None,
+        };
+        self.prepared.disks.notes().into_iter().chain(deep).collect()
+    }
+
+    /// Largest exit latency of idle states while this exists; `None`: any.
+    pub fn idle_exit_limit(&self) -> Option<Nanos> {
+        self.workload.idle_exit_limit.filter(|_| matches!(self.prepared.idle_exit, Some(Ok(_))))
     }
 
     /// Starts the execution, calls `meanwhile`, and waits for the end of both. The coordinator is the next and only

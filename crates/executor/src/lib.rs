@@ -64,7 +64,7 @@ pub use error::ExecuteError;
 use locks::Locks;
 pub use work::Calibration;
 
-use ids::{CpuId, Nanos, TaskId};
+use ids::{CpuId, Nanos, Policy, TaskId};
 use measures::{DiskMeasures, Periods, RequestMeasures};
 use workload::{TaskGroup, Workload};
 
@@ -176,6 +176,8 @@ pub struct TaskResult {
     pub is_beside: bool,
     /// Name of the spec; `comm` has its first 15 bytes.
     pub name: String,
+    /// Policy of the spec, which it sets itself when it starts.
+    pub policy: Policy,
     /// Path of its group.
     pub group: Option<String>,
     /// TID in the kernel.

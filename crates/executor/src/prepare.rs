@@ -6,9 +6,11 @@ use super::disks::Disks;
 use super::donors::Donors;
 use super::memory::TaskMemory;
 use super::{Calibration, ExecuteError, Options};
+use host::idle::IdleExitLimit;
 use host::sys;
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Mutex;
 use std::thread;
 use workload::{LockKind, Op, Quantity, Start, TaskSpec, Workload};
@@ -25,6 +27,8 @@ pub struct Prepared {
     pub cgroups: Option<Cgroups>,
     /// Disks of the workload.
     pub disks: Disks,
+    /// Request for shallow idle states, if the workload makes one; the error if the kernel refused it.
+    pub idle_exit: Option<io::Result<IdleExitLimit>>,
     /// Storage for the coordinator and its tasks.
     pub donors: Donors,
     /// Memory of specs, until a task takes it.
@@ -68,9 +72,10 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
         .map_err(|source| ExecuteError::System { action: "create a thread for the storage of tasks", source })?;
     let disks = Disks::open(workload, &options.disks)?;
     let memories = Mutex::new(memories(workload, &cpus)?);
+    let idle_exit = workload.idle_exit_limit.map(IdleExitLimit::request);
     // Cgroups are created last, after everything that can fail, because they would have to be removed again.
     let cgroups = Cgroups::make(workload)?;
-    Ok(Prepared { calibration, cpus, cgroups, disks, donors, memories })
+    Ok(Prepared { calibration, cpus, cgroups, disks, idle_exit, donors, memories })
 }
 
 /// Memory of the tasks that start by themselves. It is made before time starts, so that no task spends its time on that, and

@@ -65,6 +65,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
                 spec,
                 is_beside: shared.workload.is_beside(spec),
                 name: shared.workload.tasks[spec as usize].name.clone(),
+                policy: shared.workload.tasks[spec as usize].policy,
                 group: shared.workload.group_of(spec).map(str::to_owned),
                 ..TaskResult::default()
             },

@@ -437,6 +437,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         barriers: vec![],
         signals: 8,
         references: 0,
+        idle_exit_limit: None,
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),

@@ -4,6 +4,7 @@
 //! - [`faults`] takes CPUs offline while something runs, and brings them back.
 //! - [`affinity`] restores the affinities of tasks after CPUs have been offline.
 //! - [`hardware`] measures the costs of this machine.
+//! - [`idle`] keeps CPUs out of deep idle states.
 //! - [`signals`], [`priority`], [`sys`]: stop requests, a real-time priority for this process, system calls.
 
 pub mod affinity;
@@ -11,6 +12,7 @@ pub mod cpu_time;
 mod error;
 pub mod faults;
 pub mod hardware;
+pub mod idle;
 pub mod priority;
 pub mod proc;
 pub mod signals;

@@ -2,7 +2,7 @@
 //! Costs of kernel operations. Each number of a machine file is documented here with its unit; its source is given in
 //! the file.
 
-use ids::Locality;
+use ids::{Locality, Nanos};
 
 /// Type of work done by a kfunc or helper; the model charges by type, not by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -74,6 +74,12 @@ pub struct Costs {
 }
 
 impl Costs {
+    /// Exit latency from idle on a machine without idle states. If `limit` forbids so much, idle CPUs poll, and it is 0.
+    pub fn idle_exit_within(&self, limit: Option<Nanos>) -> Nanos {
+        let exit = Nanos(self.idle_exit_ns);
+        if limit.is_some_and(|limit| limit < exit) { Nanos::ZERO } else { exit }
+    }
+
     /// Zero costs, for tests that need exact times.
     pub const fn zero() -> Costs {
         Costs {

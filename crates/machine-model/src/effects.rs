@@ -7,7 +7,7 @@
 //! implements them.
 
 use crate::{Bandwidth, Caches, Disks, Networks, Numa, PageCache, Tlb};
-use ids::Locality;
+use ids::{Locality, Nanos};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -435,6 +435,23 @@ impl Effects {
         self.disks.has_devices() || self.networks.has_devices()
     }
 
+    /// Keeps only idle states whose exit latency is at most `limit`, like a request through `/dev/cpu_dma_latency`. If
+    /// there are none, idle CPUs poll: they leave idle at once, and take the power of a busy CPU. A machine without
+    /// idle states stays as it is ([`crate::Costs::idle_exit_within`]).
+    pub fn limit_idle_exit(&mut self, limit: Nanos) {
+        let had_states = !self.idle_states.is_empty();
+        self.idle_states.retain(|state| state.exit_ns.typical <= limit.0);
+        if had_states && self.idle_states.is_empty() {
+            self.idle_states.push(IdleState {
+                name: "POLL".to_owned(),
+                exit_ns: Estimate::exactly(0),
+                residency_ns: 0,
+                deep: false,
+                power_percent: Estimate::exactly(100),
+            });
+        }
+    }
+
     /// Disables an effect. Without frequencies, energy is not modelled either.
     pub fn switch_off(&mut self, effect: Effect) {
         self.assumed.remove(&effect);
@@ -458,6 +475,29 @@ impl Effects {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn idle_states_above_the_latency_limit_are_removed_and_polling_remains() {
+        let state = |name: &str, exit_ns| IdleState {
+            name: name.to_owned(),
+            exit_ns: Estimate::exactly(exit_ns),
+            residency_ns: 3 * exit_ns,
+            deep: exit_ns > 10_000,
+            power_percent: Estimate::exactly(20),
+        };
+        let machine = Effects { idle_states: vec![state("C1", 1_000), state("C6", 90_000)], ..Effects::default() };
+        let names = |limit_ns| {
+            let mut effects = machine.clone();
+            effects.limit_idle_exit(Nanos(limit_ns));
+            effects.idle_states.into_iter().map(|state| (state.name, state.exit_ns.typical)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(90_000), [("C1".to_owned(), 1_000), ("C6".to_owned(), 90_000)]);
+        assert_eq!(names(89_999), [("C1".to_owned(), 1_000)]);
+        assert_eq!(names(0), [("POLL".to_owned(), 0)]);
+        let mut without = Effects::default();
+        without.limit_idle_exit(Nanos::ZERO);
+        assert_eq!(without.idle_states, []);
+    }
+
     use super::*;
 
     #[test]

@@ -4,8 +4,8 @@
 use crate::idle_while_runnable::IdleWhileRunnable;
 use crate::load::LoadFollower;
 use crate::{
-    CpuAccount, DeviceTotals, Histogram, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks, RequestMeasures,
-    RunMeasures, TaskAccount, TaskMeasures,
+    AffinityChange, CpuAccount, DeviceTotals, Histogram, Hotplug, LockUse, Migrations, NodeTraffic, Periods,
+    PeriodsOfTasks, RequestMeasures, RunMeasures, TaskAccount, TaskMeasures,
 };
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, GroupId, Locality, Nanos, Policy, TaskId, Topology};
@@ -40,6 +40,9 @@ pub struct Totals {
     pub energy_ratio_ppm: Option<u64>,
 }
 
+/// Number of changes of affinity of a task, and of online CPUs, that are kept: a report shows a few.
+const MAX_CHANGES: usize = 16;
+
 /// Current state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -59,6 +62,7 @@ struct Task {
     last_cpu: Option<CpuId>,
     born: Nanos,
     ended: Option<Nanos>,
+    affinity_changes: Vec<AffinityChange>,
     cpus_used: CpuSet,
     /// Accurate to 1 %: 64 buckets per octave, so the error is at most half a bucket.
     wakeup_latency: Histogram<6>,
@@ -88,6 +92,7 @@ pub struct Collector {
     wakeup_latency: Histogram<10>,
     run_delay: Histogram<10>,
     load: LoadFollower,
+    hotplugs: Vec<Hotplug>,
 }
 
 impl Collector {
@@ -103,6 +108,7 @@ impl Collector {
             wakeup_latency: Histogram::new(),
             run_delay: Histogram::new(),
             load: LoadFollower::new(),
+            hotplugs: Vec::new(),
         }
     }
 
@@ -145,6 +151,7 @@ impl Collector {
             policy: task.policy,
             account,
             cpus_allowed: idle.mask(task.group).clone(),
+            affinity_changes: task.affinity_changes,
             cpus_used: task.cpus_used,
             wakeup_latency: task.wakeup_latency.summary(),
             wakeup_latencies: task.wakeup_latency,
@@ -175,6 +182,7 @@ impl Collector {
             groups: Vec::new(),
             tasks,
             cpus: totals.cpus,
+            hotplugs: self.hotplugs,
             bpf_instructions: totals.bpf_instructions,
             lock_wait: totals.locks.as_ref().map(|locks| Nanos(locks.iter().map(|lock| lock.wait_total.0).sum())),
             locks: totals.locks,
@@ -332,6 +340,7 @@ impl Sink for Collector {
             last_cpu: None,
             born: time,
             ended: None,
+            affinity_changes: Vec::new(),
             cpus_used: CpuSet::new(),
             wakeup_latency: Histogram::new(),
             last_latency: Nanos::ZERO,
@@ -346,6 +355,9 @@ impl Sink for Collector {
         let group = self.idle.group(allowed);
         let task = &mut self.tasks[task.index()];
         let old = std::mem::replace(&mut task.group, group);
+        if old != group && task.affinity_changes.len() < MAX_CHANGES {
+            task.affinity_changes.push(AffinityChange { time, from: self.idle.mask(old).clone(), to: allowed.clone() });
+        }
         if matches!(task.state, State::Waiting { .. }) {
             self.idle.wait(time, group);
             self.idle.stop_waiting(time, old);
@@ -365,7 +377,12 @@ impl Sink for Collector {
                 self.tasks[task.index()].ended = Some(time);
             }
             EventKind::Idle { entered } => self.idle.set_idle(time, cpu, entered),
-            EventKind::Hotplug { online } => self.idle.set_idle(time, cpu, online),
+            EventKind::Hotplug { online } => {
+                self.idle.set_idle(time, cpu, online);
+                if self.hotplugs.len() < MAX_CHANGES {
+                    self.hotplugs.push(Hotplug { time, cpu, online });
+                }
+            }
             _ => {}
         }
     }

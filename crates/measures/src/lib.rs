@@ -22,6 +22,6 @@ pub use load::LoadAverage;
 pub use periods::{PeriodSummary, Periods, PeriodsOfTasks};
 pub use requests::RequestMeasures;
 pub use run::{
-    CpuAccount, GroupMeasures, LatencySummary, LockUse, Migrations, NodeTraffic, PartMeasures, RunMeasures,
-    TaskAccount, TaskMeasures,
+    AffinityChange, CpuAccount, GroupMeasures, Hotplug, LatencySummary, LockUse, Migrations, NodeTraffic, PartMeasures,
+    RunMeasures, TaskAccount, TaskMeasures,
 };

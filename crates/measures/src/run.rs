@@ -5,7 +5,7 @@ use crate::{
     DiskMeasures, Histogram, InterruptUse, LoadAverage, NetworkMeasures, PageCacheMeasures, PeriodSummary, Periods,
     RequestMeasures,
 };
-use ids::{CpuSet, Nanos, Policy, TaskId};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 
 /// Summary of a latency distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +89,28 @@ pub struct TaskAccount {
     pub blocked: Nanos,
 }
 
+/// A change of a task's allowed CPUs, by the task, by another one, or by the kernel when the last of them goes offline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AffinityChange {
+    /// When it happened.
+    pub time: Nanos,
+    /// Allowed CPUs before.
+    pub from: CpuSet,
+    /// Allowed CPUs after.
+    pub to: CpuSet,
+}
+
+/// A CPU that went offline or came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hotplug {
+    /// When it happened.
+    pub time: Nanos,
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Whether it came back.
+    pub online: bool,
+}
+
 /// Measures of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskMeasures {
@@ -107,6 +129,8 @@ pub struct TaskMeasures {
     pub account: TaskAccount,
     /// Allowed CPUs at the end.
     pub cpus_allowed: CpuSet,
+    /// First changes of its allowed CPUs.
+    pub affinity_changes: Vec<AffinityChange>,
     /// CPUs on which it ran.
     pub cpus_used: CpuSet,
     /// Time from wakeup until running.
@@ -225,6 +249,8 @@ pub struct RunMeasures {
     pub cpu: CpuAccount,
     /// Time account of each CPU.
     pub cpus: Vec<CpuAccount>,
+    /// First changes of the CPUs that are online.
+    pub hotplugs: Vec<Hotplug>,
     /// Number of BPF instructions executed; `None` for a real kernel, which does not count them.
     pub bpf_instructions: Option<u64>,
     /// Total waiting time for locks, the sum over `locks`; `None` if neither modelled nor measured.

@@ -107,6 +107,29 @@ impl Locks {
         Locks { rows: rows.into_iter().map(name).collect(), ..self }
     }
 
+    /// Merges the locks of a caller, and callers whose names differ in a number at the end only: `find_lock_page` for the
+    /// instances `find_lock_page-0` to `find_lock_page-11`. Then a row is a place in the code, as in the tables of NIX and
+    /// lockmeter.
+    pub fn by_name(self) -> Locks {
+        let of_lock =
+            merge(self.rows, |row| (row.kind.clone(), without_number(&row.caller).to_owned(), row.lock.clone()));
+        let named = of_lock.into_iter().map(|(row, callers)| match callers {
+            1 => row,
+            _ => Lock { caller: without_number(&row.caller).to_owned(), pc: None, ..row },
+        });
+        let rows = merge(named.collect(), |row| (row.kind.clone(), without_number(&row.caller).to_owned()));
+        let name = |(row, locks): (Lock, u64)| match locks {
+            1 => row,
+            _ => Lock {
+                lock: report::counted(locks, "lock"),
+                caller: without_number(&row.caller).to_owned(),
+                pc: None,
+                ..row
+            },
+        };
+        Locks { rows: rows.into_iter().map(name).collect(), ..self }
+    }
+
     /// Merges locks without names that one place in the code takes, such as one for each page table.
     pub fn by_place(self) -> Locks {
         let is_named = |row: &Lock| !row.lock.starts_with("0x");
@@ -271,6 +294,12 @@ impl Locks {
         }
         text
     }
+}
+
+/// The name without the number of an instance: `cc1` for `cc1-7`.
+fn without_number(name: &str) -> &str {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.strip_suffix('-').filter(|base| !base.is_empty() && stem.len() < name.len()).unwrap_or(name)
 }
 
 /// Merges rows with the same key, with the number of rows of each.

@@ -244,7 +244,12 @@ impl Inputs<'_> {
             draw: 0,
             kernel,
         };
-        Tags { workload_caveats: workload.caveats.clone(), ..worlds::simulated::tags(&setup, machine) }
+        let cpu_dma_latency_us = workload.idle_exit_limit.map(|limit| limit.0 / 1_000);
+        Tags {
+            workload_caveats: workload.caveats.clone(),
+            cpu_dma_latency_us,
+            ..worlds::simulated::tags(&setup, machine)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::RunReport;
 use ids::Policy;
-use measures::{RunMeasures, TaskMeasures};
+use measures::{Periods, RunMeasures, TaskMeasures};
 use std::fmt::Write;
 
 /// Output that cyclictest would print at the end, in nanoseconds (`-N`), for the periodic tasks of the part with this
@@ -15,13 +15,18 @@ pub fn cyclictest(run: &RunReport, label: Option<&str>) -> Option<String> {
     let of_part = |task: &&TaskMeasures| {
         label.is_none_or(|label| task.name.strip_prefix(label).is_some_and(|rest| rest.starts_with('/')))
     };
-    let threads: Vec<&TaskMeasures> =
-        run.measures.tasks.iter().filter(|task| task.periods.is_some()).filter(of_part).collect();
-    let first = threads.first()?;
+    let periodic = run.measures.tasks.iter().filter(of_part);
+    let mut threads: Vec<(&TaskMeasures, &Periods)> =
+        periodic.filter_map(|task| Some((task, task.periods.as_deref()?))).collect();
+    // Thread 0 has the shortest interval. The order of the tasks is that of their creation, which noise changes.
+    threads.sort_by_key(|(_, periods)| periods.length);
+    let (first, _) = threads.first()?;
     let mut text = format!("{} on {}, times in ns\n", run.tags.scheduler, run.tags.machine);
+    if let Some(us) = run.tags.cpu_dma_latency_us {
+        let _ = writeln!(text, "# /dev/cpu_dma_latency set to {us}us");
+    }
     let _ = writeln!(text, "policy: {}: loadavg: {}\n", name(first.policy), loadavg(&run.measures));
-    for (number, thread) in threads.into_iter().enumerate() {
-        let periods = thread.periods.as_ref().expect("only tasks with periods");
+    for (number, (thread, periods)) in threads.into_iter().enumerate() {
         let latency = thread.wakeup_latency;
         let _ = writeln!(
             text,

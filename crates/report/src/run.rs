@@ -64,6 +64,10 @@ pub struct Tags {
     /// Checks that recordings in the workload did not pass: one sentence each.
     #[serde(default)]
     pub workload_caveats: Vec<String>,
+    /// Largest exit latency of idle states that was permitted during the run, in microseconds: 0 beside `latency`, like
+    /// cyclictest. `None`: any.
+    #[serde(default)]
+    pub cpu_dma_latency_us: Option<u64>,
     /// Kernel version, such as `7.2`.
     #[serde(default)]
     pub kernel: String,

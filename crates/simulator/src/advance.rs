@@ -47,7 +47,7 @@ impl<M: Model> Run<'_, M> {
             };
             let nominal = match halt {
                 Some(halt) => Nanos(halt.exit_ns),
-                None => nominal.unwrap_or(Nanos(self.machine.costs.idle_exit_ns)),
+                None => nominal.unwrap_or(self.idle_exit),
             };
             entry.idle_since = Nanos::MAX;
             let idle_exit = self.noise.idle_exit(cpu, nominal);

@@ -72,6 +72,8 @@ pub(crate) struct Run<'a, M> {
     pub shootdowns: Option<Box<Shootdowns>>,
     /// Time of the alarm for changes of speed and memory; [`Nanos::MAX`]: not set.
     pub pace_due: Nanos,
+    /// Exit latency from idle on a machine without idle states.
+    pub idle_exit: Nanos,
     /// Kernel locks; `None`: they cost nothing and are never contended.
     pub locks: Option<Box<Locks>>,
     /// Kernel operations that wait for locks.
@@ -103,7 +105,7 @@ impl<'a, M: Model> Run<'a, M> {
         let cpus = Cpus::new(machine, &ticks);
         let demands = Demands::new(workload, &mut noise, seed);
         let mut alarms = Alarms::new(cpus.len(), noise.order());
-        let speed = Speed::new(machine, ticks.period(), Signal::Targets);
+        let speed = Speed::new(machine, workload.idle_exit_limit, ticks.period(), Signal::Targets);
         if let Some(first) = demands.next_start() {
             alarms.set(Alarm::Start, first);
         }
@@ -124,6 +126,7 @@ impl<'a, M: Model> Run<'a, M> {
             cache: TaskCache::new(machine, workload),
             shootdowns: Shootdowns::new(machine, workload),
             pace_due: Nanos::MAX,
+            idle_exit: machine.costs.idle_exit_within(workload.idle_exit_limit),
             locks: Locks::new(machine),
             operations: Operations::default(),
             shared_locks: SharedLocks::new(machine, &workload.locks, seed),

@@ -49,6 +49,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         barriers: Vec::new(),
         signals: 0,
         references: 0,
+        idle_exit_limit: None,
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),

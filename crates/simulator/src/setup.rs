@@ -62,7 +62,8 @@ pub(crate) fn prepare<'a>(
     }
     match setup.scheduler {
         Scheduler::Kernel => {
-            run.speed = Speed::new(setup.machine, run.ticks.period(), Signal::Utilization);
+            run.speed =
+                Speed::new(setup.machine, setup.workload.idle_exit_limit, run.ticks.period(), Signal::Utilization);
             run.create_background();
             run.create_softirq_threads();
             run.create_flushers();

@@ -16,6 +16,7 @@ use crate::run::Run;
 use ids::{CpuId, Nanos, TaskId};
 use machine_model::{Halt, Machine};
 use speed::{Processor, Signal};
+use std::borrow::Cow;
 
 /// Speed model of the CPUs.
 #[derive(Debug)]
@@ -28,9 +29,12 @@ pub(crate) struct Speed {
 }
 
 impl Speed {
-    /// Creates the model; `None` if no effect of this machine changes a CPU's speed.
-    pub fn new(machine: &Machine, tick: Nanos, signal: Signal) -> Option<Box<Speed>> {
-        let processor = Processor::new(&machine.effects, &machine.topology, tick, signal)?;
+    /// Creates the model; `None` if no effect of this machine changes a CPU's speed. `limit` is the largest exit latency
+    /// of idle states that the workload permits.
+    pub fn new(machine: &Machine, limit: Option<Nanos>, tick: Nanos, signal: Signal) -> Option<Box<Speed>> {
+        let mut effects = Cow::Borrowed(&machine.effects);
+        limit.into_iter().for_each(|limit| effects.to_mut().limit_idle_exit(limit));
+        let processor = Processor::new(&effects, &machine.topology, tick, signal)?;
         Some(Box::new(Speed { processor, changed: Vec::new(), touched: true }))
     }
 

@@ -422,6 +422,7 @@ mod tests {
             disks: Vec::new(),
             devices: Vec::new(),
             networks: Vec::new(),
+            idle_exit_limit: None,
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),

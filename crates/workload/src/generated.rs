@@ -134,8 +134,8 @@ impl Film {
     }
 }
 
-/// cyclictest's defaults for `-t`: an interval of 10 ms, 0.5 ms more per thread; after each wakeup a thread reads the
-/// clock and updates its statistics.
+/// cyclictest writes 0 us to `/dev/cpu_dma_latency`, so that idle CPUs poll. Its defaults for `-t`: an interval of 10 ms,
+/// 0.5 ms more per thread; after each wakeup a thread reads the clock and updates its statistics.
 const INTERVAL: Nanos = Nanos(10_000_000);
 const DISTANCE: Nanos = Nanos(500_000);
 const READING: Nanos = Nanos(2_000);
@@ -148,7 +148,12 @@ fn latency(cpus: u32) -> Workload {
         let timer = Op::Timer { reference: OWN, period, absolute: true };
         task(format!("T{number}"), vec![Op::Anchor(OWN), timer, work(READING), Op::Repeat { from: 1, times: None }])
     };
-    Workload { tasks: (0..cpus).map(thread).collect(), duration: Some(LATENCY_FOR), ..Workload::default() }
+    Workload {
+        tasks: (0..cpus).map(thread).collect(),
+        duration: Some(LATENCY_FOR),
+        idle_exit_limit: Some(Nanos::ZERO),
+        ..Workload::default()
+    }
 }
 
 const DAEMONS: u64 = 4;

@@ -250,6 +250,7 @@ mod tests {
             barriers: Vec::new(),
             signals,
             references: 0,
+            idle_exit_limit: None,
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),

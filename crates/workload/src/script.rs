@@ -288,6 +288,9 @@ pub struct Workload {
     pub devices: Vec<String>,
     /// Sources of requests.
     pub sources: Vec<Source>,
+    /// Largest exit latency of idle states that its tasks permit while they exist, as a program does that keeps
+    /// `/dev/cpu_dma_latency` open (the kernel's PM QoS). `None`: any.
+    pub idle_exit_limit: Option<Nanos>,
     /// Described cgroups. Tasks may be in others, which have default attributes ([`Workload::all_groups`]).
     pub groups: Vec<TaskGroup>,
     /// Whether cgroups are created on the machine that runs the workload. False for recordings, whose cgroup

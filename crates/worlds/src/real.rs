@@ -135,6 +135,8 @@ fn complete(measures: &mut RunMeasures, threads: &[u32], executed: &ExecutionRes
         if let Some(part) = executed.tasks.iter().find(|part| part.tid == *thread) {
             task.account.work = part.work_done;
             task.name.clone_from(&part.name);
+            // The kernel announces the task before it has set its own policy.
+            task.policy = part.policy;
             task.periods.clone_from(&part.periods);
         }
     }

@@ -24,6 +24,7 @@ fn measures() -> RunMeasures {
         policy: Policy::Other,
         account: TaskAccount { run: Nanos::from_ms(3), ..TaskAccount::default() },
         cpus_allowed: CpuSet::first_n(1),
+        affinity_changes: Vec::new(),
         cpus_used: CpuSet::first_n(1),
         wakeup_latency: LatencySummary::default(),
         wakeup_latencies: Histogram::new(),
@@ -72,7 +73,9 @@ fn simulated_outcome() -> simulator::Outcome {
 
 fn executed(end: End) -> ExecutionResult {
     let name = "a name longer than comm".to_owned();
-    let task = TaskResult { name, tid: 4711, finished: true, work_done: Nanos::from_ms(2), ..TaskResult::default() };
+    let policy = Policy::Fifo(80);
+    let task =
+        TaskResult { name, policy, tid: 4711, finished: true, work_done: Nanos::from_ms(2), ..TaskResult::default() };
     ExecutionResult {
         end,
         elapsed: Nanos::from_secs(1),
@@ -136,6 +139,7 @@ fn simulated_and_real_runs_give_equal_reports() {
         found
     };
     assert_eq!(all(&one), all(&other), "the same keys in the same order");
+    assert_eq!(real.measures.tasks[0].policy, Policy::Fifo(80), "not that of its creation");
     assert_eq!((&other["tasks"][0]["name"], &other["work_ns"]), (&"a name longer than comm".into(), &2_000_000.into()));
 }
 

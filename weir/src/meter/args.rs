@@ -31,7 +31,7 @@ take and release the lock in their first argument; each call traps into the kern
 Examples:
   weir sim kernel -m server-64 -w build,jobs=64 --save run.weirrun
   weir meter locks run.weirrun
-  weir meter locks run.weirrun --format lockmeter
+  weir meter locks run.weirrun --by name --format lockmeter
   weir meter microstates run.weirrun --report states.html
   sudo weir meter locks -- make -j8
   sudo weir meter microstates --by process -- make -j8
@@ -62,7 +62,7 @@ pub struct Meter {
     /// Order of the lock table
     #[arg(long, value_enum, default_value_t = Sort::Total)]
     pub sort: Sort,
-    /// Sum the microstates by process, name or cgroup, or locks by lock
+    /// Sum the microstates by process, name or cgroup, or locks by lock or name
     #[arg(long, value_enum, default_value_t = By::Task)]
     pub by: By,
     /// Measure how long user locks are held, by probes at these functions

@@ -27,9 +27,11 @@ impl Table {
     fn arrange(self, args: &Meter) -> Table {
         match self {
             Table::Locks(mut locks) => {
-                if args.by == By::Lock {
-                    locks = locks.by_lock();
-                }
+                locks = match args.by {
+                    By::Lock => locks.by_lock(),
+                    By::Name => locks.by_name(),
+                    By::Task | By::Process | By::Cgroup => locks,
+                };
                 locks.sort(match args.sort {
                     Sort::Total => meters::Sort::Total,
                     Sort::Mean => meters::Sort::Mean,
@@ -102,10 +104,11 @@ pub fn meter(args: &Meter) -> Result<bool> {
     let fits = match args.by {
         By::Task => true,
         By::Lock => args.what == What::Locks,
-        By::Process | By::Name | By::Cgroup => args.what == What::Microstates,
+        By::Name => matches!(args.what, What::Locks | What::Microstates),
+        By::Process | By::Cgroup => args.what == What::Microstates,
     };
     if !fits {
-        bail!("--by: expected lock with locks, process, name or cgroup with microstates");
+        bail!("--by: expected lock or name with locks, process, name or cgroup with microstates");
     }
     if !args.holds.is_empty() && args.what != What::Locks {
         bail!("--holds: expected with locks");

@@ -100,6 +100,11 @@ fn originals_formats_are_lock_tables_only() {
     assert!(nix.starts_with("what pc #times maxtime tottime where meantime\nspin - "), "{nix}");
     let lockmeter = text(&show(&["locks", "--format", "lockmeter"]).stdout);
     assert!(lockmeter.lines().nth(1).unwrap().starts_with("UTIL\tCON\tMEAN(MAX)"), "{lockmeter}");
+    // One row for all instances of the task; its sums are those of the lock.
+    let by = |by: &str| text(&show(&["locks", "--format", "lockmeter", "--by", by]).stdout);
+    let (name, lock) = (by("name"), by("lock"));
+    let row = |table: &str| table.lines().nth(2).unwrap().split('\t').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!((row(&name)[9].as_str(), &row(&name)[..9]), ("t", &row(&lock)[..9]), "{name}{lock}");
     let refused = show(&["wakeups", "--format", "nix"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("expected text, json or csv"));
@@ -118,7 +123,7 @@ fn bad_usage_is_refused() {
     assert!(refused(&["locks", "run.weirrun", "3"]).contains("is a saved run; expected no COUNT"));
     assert!(refused(&["locks", "run.weirrun", "-p", "1"]).contains("is a saved run"));
     assert!(refused(&["clocks", "run.weirrun"]).contains("clocks"));
-    assert!(refused(&["locks", "run.weirrun", "--by", "name"]).contains("expected lock with locks"));
+    assert!(refused(&["locks", "run.weirrun", "--by", "cgroup"]).contains("expected lock or name with locks"));
     assert!(refused(&["wakeups", "run.weirrun", "--sort", "mean"]).contains("orders lock tables only"));
     assert!(refused(&["microstates", "run.weirrun", "--by", "process"]).contains("expected --by name"));
     assert!(refused(&["microstates", "run.weirrun", "--by", "cgroup"]).contains("expected --by name"));

@@ -26,7 +26,9 @@ fn sanity_suite_runs_a_build_at_six_loads_in_three_rounds() {
     let printed = text(&[&short[..], &["--seeds", "2"]].concat());
     let heads: Vec<&str> = printed.lines().filter(|line| line.starts_with(">>>>>") && line.contains('%')).collect();
     assert_eq!(heads.len(), 6, "{printed}");
+    assert!(printed.contains("\n>>>>>spining up\n>>>>>50% workload\n"), "{printed}");
     assert!(printed.contains(">>>>>150% workload\n>>>>>round 1\nreal\t-\nuser\t0m0."), "{printed}");
+    assert!(printed.contains("\nBatch policy 300% workload compile benchmark:\nbfs -- -\n"), "{printed}");
     assert_eq!(printed.matches(">>>>>round 2\n").count(), 6);
     assert!(printed.contains("bfs on desktop-4c, sanity test (the recorded build,policy=batch)"));
     assert_eq!(runs(&short).len(), 6 * 3, "three rounds by default");
@@ -55,7 +57,7 @@ fn latency_workload_prints_cyclictest_lines() {
     let threads: Vec<&Value> = tasks.iter().filter(|task| task["name"].as_str().unwrap().starts_with("x/T")).collect();
     assert_eq!((lines.len(), threads.len()), (2, 2), "{printed}");
     assert!(
-        printed.contains("policy: other: loadavg: 0.00 0.00 0.00 "),
+        printed.contains("# /dev/cpu_dma_latency set to 0us\npolicy: other: loadavg: 0.00 0.00 0.00 "),
         "the load average is first sampled after 5 s: {printed}"
     );
     for (number, (line, thread)) in lines.iter().zip(threads).enumerate() {
@@ -69,6 +71,48 @@ fn latency_workload_prints_cyclictest_lines() {
         );
         assert!(after(" Min:") <= after(" Act:") && after(" Act:") <= after(" Max:"), "{line}");
     }
+}
+
+/// A task with a period on an otherwise idle machine: without a limit it waits until its CPU has left its idle state.
+#[test]
+fn idle_exit_latency_is_not_in_the_response_time_of_a_workload_that_forbids_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let response = |global: &str| {
+        let path = directory.path().join("timer.json");
+        let tasks = r#""tasks": {"t": {"loop": 50, "timer": {"ref": "unique", "period": 10000}, "run": 10}}"#;
+        std::fs::write(&path, format!(r#"{{"global": {{{global}}}, {tasks}}}"#)).unwrap();
+        let run = &runs(&["bfs", "-m", "desktop-4c", "-w", path.to_str().unwrap()])[0];
+        assert_eq!(run["cpu_dma_latency_us"].is_null(), global.is_empty());
+        run["response_ns"]["p50"].as_u64().unwrap()
+    };
+    // desktop-4c has states of 1, 20 and 60 us.
+    let [any, some, none] = ["", r#""cpu_dma_latency_us": 20"#, r#""cpu_dma_latency_us": 0"#].map(response);
+    assert!((39_000..41_000).contains(&(any - some)), "{any} {some} {none}");
+    assert!((19_000..21_000).contains(&(some - none)), "{any} {some} {none}");
+}
+
+/// The three tests of NIX, by scheduler; `--cpus` chooses the number of cores.
+#[test]
+fn manycore_suite_runs_three_tests_once_for_each_scheduler() {
+    let args = ["nix@smp", "nix@amp", "-m", "nix-32", "--cpus", "4", "-w", "manycore", "--for", "5ms"];
+    let printed = text(&args);
+    assert!(printed.starts_with("- nix@smp on nix-32 for 4 cores:\n- 1/output:times "), "{printed}");
+    assert!(printed.contains("\n- nix@amp on nix-32 for 4 cores:\n- 4/output:times "), "{printed}");
+    assert!(printed.ends_with("\n- - - nix@smp sched. 4 cores.\n- - - nix@amp sched. 4 cores.\n"), "{printed}");
+    let tested: Vec<(Value, Value)> =
+        runs(&args).iter().map(|run| (run["workload"].clone(), run["seed"].clone())).collect();
+    assert_eq!(tested.len(), 6);
+    assert_eq!(tested[0], ("remote-mk".into(), 0.into()));
+}
+
+/// A task that may run on one CPU only keeps a wider mask when that CPU has been offline.
+#[test]
+fn hotplug_prints_the_mask_of_a_pinned_task() {
+    let faults = "cpu1:offline@100ms,cpu1:online@300ms";
+    let printed = text(&["bfs", "-m", "core:2 pu:1", "-w", "affinity", "--faults", faults]);
+    let masks: Vec<&str> = printed.lines().filter_map(|line| line.split("AFFINITY ").nth(1)).collect();
+    assert_eq!(masks, ["0x2", "0x3", "0x3"], "{printed}");
+    assert!(!text(&["bfs", "-m", "core:2 pu:1", "-w", "affinity"]).contains("schedtool"));
 }
 
 /// Frames are late only under a scheduler that favors CPU hogs; the load average matches the load.
@@ -86,6 +130,10 @@ fn late_video_frames_are_counted() {
     assert!((90..=100).contains(&alone) && none == 0 && (300..400).contains(&idle), "{alone} {none} {idle}");
     let (_, beside_nice, load) = late("bfs", "film-25+hogs,nice=19");
     assert!(beside_nice == 0 && (8_300..9_000).contains(&load), "{beside_nice} {load}");
-    let (_, beside, _) = late("fifo", "film-25+hogs");
+    let (shown, beside, _) = late("fifo", "film-25+hogs");
     assert!(beside > 10, "eight hogs with 20 ms each: {beside}");
+    let printed = text(&["fifo", "-m", "core:1 pu:1", "-w", "film-25+hogs", "--for", "4s"]);
+    let percent = 100 * shown / 1_500;
+    assert!(printed.contains(&format!(" / 00:01:00 ({percent}%) Dropped: {beside}\n")), "{printed}");
+    assert!(printed.contains(&format!("{shown} of 1,500")), "{printed}");
 }

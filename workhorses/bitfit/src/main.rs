@@ -22,6 +22,8 @@ struct Arguments {
 enum Command {
     /// Repeat the experiment of Red Hat bug 446085 with all searches and many map sizes, relative to plain reads.
     Bench(cli::bench::Options),
+    /// Print the lines of the test program of Red Hat bug 446085: times of six searches by its author's trandfactor.
+    Bmapspeed(cli::bmapspeed::Options),
     /// Show the layout of free blocks in a GFS2 image, and counters or checksums that do not match the maps.
     Gfs2(cli::gfs2::Options),
     /// Allocate and free blocks like a file system, and show the share of the searches in the total time.
@@ -31,6 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => cli::bench::run(&options).map(|()| true),
+        Command::Bmapspeed(options) => cli::bmapspeed::run(&options).map(|()| true),
         Command::Gfs2(options) => cli::gfs2::run(&options),
         Command::Replay(options) => cli::replay::run(&options).map(|()| true),
     };

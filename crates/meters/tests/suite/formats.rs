@@ -121,6 +121,43 @@ fn lockmeter_rows_are_printed_from_counts_and_sums() {
     assert_eq!(rows, expected);
 }
 
+/// Instances of a task are one caller, and the runqueues of all CPUs one row; a place with one lock keeps its name.
+#[test]
+fn rows_by_name_are_places_in_the_code() {
+    let row = |kind: &str, lock: &str, caller: &str, wait| Lock {
+        kind: kind.to_owned(),
+        lock: lock.to_owned(),
+        caller: caller.to_owned(),
+        pc: Some(wait),
+        count: Some(2 * wait),
+        contended: wait,
+        wait_total: Nanos(10 * wait),
+        wait_max: Nanos(wait),
+        ..Lock::default()
+    };
+    let rows = vec![
+        row("spin", "tree", "find-0", 1),
+        row("spin", "tree", "find-11", 2),
+        row("runqueue", "CPU 0", "wakeup", 3),
+        row("runqueue", "CPU 1", "wakeup", 4),
+        row("runqueue", "CPU 1", "dispatch", 5),
+        row("mutex", "m", "a-b", 6),
+        row("mutex", "m", "7", 7),
+    ];
+    let table = Locks { trust: trust(Nanos(1_000), 1), followed: Nanos(1_000), rows, microstates: None }.by_name();
+    let rows: Vec<_> =
+        table.rows.iter().map(|row| (&*row.lock, &*row.caller, row.contended, row.wait_max.0, row.pc)).collect();
+    let expected = [
+        ("m", "7", 7, 7, Some(7)),
+        ("m", "a-b", 6, 6, Some(6)),
+        ("CPU 1", "dispatch", 5, 5, Some(5)),
+        ("2 locks", "wakeup", 7, 4, None),
+        ("tree", "find", 3, 2, None),
+    ];
+    assert_eq!(rows, expected);
+    assert_eq!(table.wait_total(), Nanos(280));
+}
+
 /// TOTAL x HOLD / UTIL of the lecture's first row is the measured time.
 #[test]
 fn self_check_of_the_lecture_holds_and_fails_for_wrong_data() {

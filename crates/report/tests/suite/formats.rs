@@ -92,6 +92,7 @@ fn json_format_is_stable() {
                 "m.xml: unlike cores are simulated alike"
               ],
               "workload_caveats": [],
+              "cpu_dma_latency_us": null,
               "kernel": "7.2",
               "form": "instant",
               "outcome": "ejected",

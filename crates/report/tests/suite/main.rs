@@ -3,4 +3,5 @@
 
 mod common;
 mod formats;
+mod forms;
 mod reports;

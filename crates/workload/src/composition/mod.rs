@@ -154,6 +154,8 @@ impl Workload {
         let sources = part.sources.into_iter();
         self.sources.extend(sources.map(|source| Source { start: source.start + start, ..source }));
         self.caveats.extend(part.caveats);
+        // The kernel takes the smallest of all requests.
+        self.idle_exit_limit = self.idle_exit_limit.into_iter().chain(part.idle_exit_limit).min();
         let named = |name: String| if label.is_empty() { name } else { format!("{label}/{name}") };
         let locks = part.locks.into_iter().map(|lock| SharedLock { name: named(lock.name), ..lock });
         self.locks.extend(locks);

@@ -38,6 +38,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         barriers: BARRIERS.to_vec(),
         signals: 4,
         references: 1,
+        idle_exit_limit: None,
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),

@@ -224,6 +224,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 barriers: vec![3],
                 signals: 1,
                 references: 3,
+                idle_exit_limit: None,
                 groups: Vec::new(),
                 is_grouped: false,
                 caveats: Vec::new(),

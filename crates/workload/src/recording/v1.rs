@@ -85,6 +85,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
             ops_left -= task.script.len();
             Ok(task)
         })?,
+        idle_exit_limit: None,
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),

@@ -11,7 +11,8 @@
 //!   `dl-period`, `dl-deadline`. `priority` is the nice value for the policies other, batch and idle, the real-time
 //!   priority (default 10) for FIFO and RR. **Task only**: `instance`, `delay`, `phases`, `taskgroup`. `util_min`,
 //!   `util_max`, `taskgroup` of a phase and memory-node binding are refused.
-//! - **Global**: `duration` (seconds; -1 or 0: until all tasks exit) and `default_policy` are supported.
+//! - **Global**: `duration` (seconds; -1 or 0: until all tasks exit) and `default_policy` are supported. `cpu_dma_latency_us`,
+//!   which rt-app does not know, keeps CPUs out of deeper idle states ([`Workload::idle_exit_limit`]).
 //!   `calibration` has no effect, because `run` is work on the machine model's reference CPU. Keys about output and
 //!   memory have no effect either: `lock_pages`, `logdir`, `log_basename`, `log_size`, `ftrace`, `gnuplot`,
 //!   `cumulative_slack`, `mem_buffer_size`, `frag`. `pi_enabled` gives all mutexes priority
@@ -84,15 +85,14 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     let root = json::parse(text).map_err(|(at, problem)| Fault { at, problem })?;
     let document = Document::new(&root)?;
     let mut root = document.root();
-    let mut duration = None;
-    let mut policy = PolicyName::Other;
-    let mut inherits = None;
+    let mut read = Global::default();
     let mut io_device = None;
     if let Some(member) = root.optional("global")? {
         let mut global = Object::new("\"global\"".into(), member.at, &member.value)?;
         io_device = disks::device(&mut global)?;
-        (duration, policy, inherits) = read_global(global)?;
+        read = read_global(global)?;
     }
+    let Global { duration, policy, inherits, idle_exit_limit } = read;
     if let Some(member) = root.optional("resources")? {
         check_resources(&Object::new("\"resources\"".into(), member.at, &member.value)?)?;
     }
@@ -122,6 +122,7 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     }
     workload.name = script::stem(name).to_owned();
     workload.duration = duration;
+    workload.idle_exit_limit = idle_exit_limit;
     workload.is_grouped = !groups.is_empty() || workload.tasks.iter().any(|task| task.who.group.is_some());
     workload.groups = groups;
     workload.find_flaw().map_err(|flaw| {
@@ -134,20 +135,36 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     Ok(workload)
 }
 
-/// Duration, default policy, and position of a true `pi_enabled`.
-fn read_global(mut global: Object<'_>) -> Result<(Option<Nanos>, PolicyName, Option<usize>), Fault> {
+/// The section `global`.
+struct Global {
+    duration: Option<Nanos>,
+    policy: PolicyName,
+    /// Position of a true `pi_enabled`.
+    inherits: Option<usize>,
+    idle_exit_limit: Option<Nanos>,
+}
+
+impl Default for Global {
+    fn default() -> Global {
+        Global { duration: None, policy: PolicyName::Other, inherits: None, idle_exit_limit: None }
+    }
+}
+
+fn read_global(mut global: Object<'_>) -> Result<Global, Fault> {
     let duration = global.integer("duration", -1..=i64::from(i32::MAX))?.unwrap_or(-1);
     let policy = match global.string("default_policy")? {
         Some((at, name)) => task::policy_by_name(at, name)?,
         None => PolicyName::Other,
     };
     let inherits = global.boolean("pi_enabled")?.filter(|(_, enabled)| *enabled).map(|(at, _)| at);
+    let limit_us = global.integer("cpu_dma_latency_us", 0..=i64::from(i32::MAX))?;
     for key in WITHOUT_EFFECT {
         global.optional(key)?;
     }
     global.finish()?;
     // rt-app limits the duration only if it is positive.
-    Ok(((duration > 0).then(|| Nanos::from_secs(duration as u64)), policy, inherits))
+    let duration = (duration > 0).then(|| Nanos::from_secs(duration as u64));
+    Ok(Global { duration, policy, inherits, idle_exit_limit: limit_us.map(|us| Nanos::from_us(us as u64)) })
 }
 
 fn check_resources(resources: &Object<'_>) -> Result<(), Fault> {

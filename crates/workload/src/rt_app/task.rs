@@ -85,6 +85,7 @@ pub(super) fn read_all<'a>(
         devices: Vec::new(),
         sources: resources.sources,
         signals: 0,
+        idle_exit_limit: None,
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),

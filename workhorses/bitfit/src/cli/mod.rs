@@ -2,6 +2,7 @@
 //! Subcommands of `bitfit`.
 
 pub mod bench;
+pub mod bmapspeed;
 pub mod gfs2;
 mod memory;
 mod plot;

@@ -84,6 +84,9 @@ pub struct Arguments {
     /// Do not search a chunk while packing the previous one (for comparison)
     #[arg(long)]
     pub no_overlap: bool,
+    /// Pack twice, without and with overlap, discard both, and print the times
+    #[arg(long, conflicts_with_all = ["decompress", "test", "info", "repair", "delete", "outfile", "no_overlap", "encrypt", "trace"])]
+    pub compare_overlap: bool,
     /// Do not search for repeats (for comparison)
     #[arg(long)]
     pub no_search: bool,

@@ -4,6 +4,7 @@
 mod arguments;
 mod attributes;
 mod bar;
+mod compare;
 mod info;
 mod names;
 mod work;
@@ -34,6 +35,10 @@ pub fn run() -> ExitCode {
         eprintln!("lrz: ZPAQ is supported for unpacking only; use --lzma -L9 for the best ratio");
         return ExitCode::from(USAGE);
     }
+    if arguments.compare_overlap && arguments.files.iter().all(|file| names::is_standard(file)) {
+        eprintln!("lrz: --compare-overlap packs its input twice; expected a file, not standard input");
+        return ExitCode::from(USAGE);
+    }
     if arguments.outfile.is_some() && arguments.files.len() > 1 {
         eprintln!("lrz: -o takes one input, but {} were given", arguments.files.len());
         return ExitCode::from(USAGE);
@@ -57,7 +62,8 @@ pub fn run() -> ExitCode {
     };
     let mut worst = 0;
     for file in &files {
-        if let Err(error) = work::one(&arguments, file) {
+        let run = if arguments.compare_overlap { compare::compare } else { work::one };
+        if let Err(error) = run(&arguments, file) {
             eprintln!("lrz: {}: {error:#}", file.display());
             let bad_usage = error
                 .downcast_ref::<Error>()

@@ -79,7 +79,7 @@ fn threads(arguments: &Arguments) -> usize {
     arguments.threads.map_or(all, usize::from)
 }
 
-fn open(input: &Path) -> Result<File> {
+pub fn open(input: &Path) -> Result<File> {
     let file = File::open(input).context("cannot open")?;
     if !file.metadata()?.is_file() {
         bail!(names::Usage("not a regular file; use -r or tar for a directory".to_owned()));
@@ -105,7 +105,7 @@ fn create(arguments: &Arguments, input: &Path, path: &Path) -> Result<Output> {
 }
 
 /// Creates an unnamed temporary file for data that exceeds memory.
-fn spool() -> Result<File> {
+pub fn spool() -> Result<File> {
     tempfile::tempfile().context("creating a temporary file")
 }
 
@@ -116,6 +116,23 @@ fn packer(arguments: &Arguments) -> Packer {
         () if arguments.bzip2 => Packer::Bzip2,
         () if arguments.no_compress => Packer::None,
         () => Packer::Lzma,
+    }
+}
+
+/// How to pack, without a password and without messages.
+pub fn packing<'a>(arguments: &Arguments, trace: &'a Trace) -> pack::Options<'a> {
+    pack::Options {
+        packer: packer(arguments),
+        level: arguments.level,
+        threads: threads(arguments),
+        memory: memory(arguments),
+        window: arguments.window.map(|hundreds| hundreds * 100_000_000),
+        unlimited: arguments.unlimited,
+        threshold: !arguments.threshold,
+        overlap: !arguments.no_overlap,
+        search: !arguments.no_search,
+        trace: Some(trace),
+        ..pack::Options::default()
     }
 }
 
@@ -142,20 +159,10 @@ fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     };
     let log = |what: &str| say(arguments, what);
     let options = pack::Options {
-        packer: packer(arguments),
-        level: arguments.level,
-        threads: threads(arguments),
-        memory: memory(arguments),
-        window: arguments.window.map(|hundreds| hundreds * 100_000_000),
-        unlimited: arguments.unlimited,
         password: password(arguments, arguments.encrypt.is_some())?,
-        threshold: !arguments.threshold,
-        overlap: !arguments.no_overlap,
-        search: !arguments.no_search,
         progress: Some(&progress),
         log: (arguments.verbose > 0).then_some(&log),
-        trace: Some(trace),
-        ..pack::Options::default()
+        ..packing(arguments, trace)
     };
     let mut stdin = io::stdin();
     let source_of = match (&source, length) {

@@ -40,6 +40,20 @@ fn round_trip_keeps_name_mode_and_times() {
     assert!(fs::read(&path).expect("there") == plain);
 }
 
+/// Only the times are printed: `lrz -l 0m00.010s -> 0m00.009s`.
+#[test]
+fn compare_overlap_prints_both_times_and_keeps_no_archive() {
+    let (directory, path) = directory_with("a", &text(2, 300_000));
+    let output = succeed(lrz().args(["-l", "--compare-overlap"]).arg(&path));
+    let line = String::from_utf8(output.stdout).expect("text");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!((words.len(), words[..2].join(" ").as_str(), words[3]), (5, "lrz -l", "->"), "{line}");
+    assert!([words[2], words[4]].iter().all(|time| time.starts_with("0m0") && time.ends_with('s')), "{line}");
+    assert_eq!(names(directory.path()), ["a"]);
+    assert_eq!(fails(lrz().args(["--compare-overlap", "-"])).0, 2);
+    assert_eq!(fails(lrz().args(["--compare-overlap", "-d"]).arg(&path)).0, 2);
+}
+
 #[test]
 fn existing_output_is_not_replaced_without_force() {
     let (directory, path) = directory_with("a", &text(2, 10_000));
