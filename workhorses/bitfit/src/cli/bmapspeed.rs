@@ -4,13 +4,15 @@
 use std::hint::black_box;
 use std::io::{self, Write};
 
-use bitfit::State;
 use bitfit::history::{ALGORITHMS, Algorithm};
+use bitfit::{State, maps};
 use clap::Args;
 
+use super::Failure;
+use super::Failure;
 use super::memory::Memory;
 use super::stopwatch::{Contestant, race};
-use super::{Failure, maps};
+use bitfit::maps;
 
 /// Searches of the bug's second comment, in the order of its `tdiff`: #6 had been rejected before.
 const TDIFF: [&str; 6] = ["#1", "#2", "#3", "#4", "#5", "2009"];
@@ -63,7 +65,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 /// Times of these searches on a map with this trandfactor, in microseconds.
 fn microseconds(bytes: &mut [u8], factor: u64, names: [&str; 6], rounds: u16) -> [u64; 6] {
-    maps::fill(bytes, State::Free, factor);
+    maps::fill(bytes, State::Free, factor, 0);
     // The search starts at 25 % of the blocks.
     let goal = bytes.len();
     let bytes = &*bytes;
