@@ -34,6 +34,23 @@ const NUMA_TOLERATED: u32 = 2;
 /// `capacity_greater`: a CPU is faster than another one if its capacity is more than 1078/1024 of the other's.
 const FASTER: (u32, u32) = (1078, 1024);
 
+/// When ticks search for imbalances of running tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scan {
+    /// Jiffy of the last search; there is at most one per jiffy.
+    last: Option<Nanos>,
+    /// Earliest time at which an idle CPU of the last search balances next.
+    next: Nanos,
+    /// Another CPU has become idle since the last search, or it found an imbalance.
+    pub stale: bool,
+}
+
+impl Scan {
+    fn is_due(&self, now: Nanos) -> bool {
+        self.last != Some(now) && (self.stale || now >= self.next)
+    }
+}
+
 /// One group of CPUs of a scheduling domain (`struct sg_lb_stats`).
 #[derive(Clone, Copy, Debug)]
 struct Group {
@@ -286,9 +303,9 @@ impl Core {
     }
 
     /// Whether an idle CPU would find an imbalance of running tasks now, so that a tick of `cpu` must wake one. The
-    /// passes that find none take place here; this scans at most once per jiffy.
+    /// passes that find none take place here.
     pub(super) fn fair_push_is_due(&mut self, cpu: CpuId, now: Nanos) -> bool {
-        if self.current_class(cpu) != Class::Fair || self.balancing.scanned == Some(now) {
+        if self.current_class(cpu) != Class::Fair || !self.balancing.scan.is_due(now) {
             return false;
         }
         // `nr_busy_cpus` of the LLC.
@@ -296,27 +313,42 @@ impl Core {
         if self.idle.spans.within(cpu, Locality::Llc).iter().filter(busy).nth(1).is_none() {
             return false;
         }
-        self.balancing.scanned = Some(now);
+        self.balancing.scan = Scan { last: Some(now), next: Nanos::MAX, stale: false };
         for to in (0..self.cpus()).map(CpuId) {
-            if !self.cpus[to.index()].active || !self.fair_idle(to) {
-                continue;
-            }
-            for index in 0..SPANS.len() {
-                let last = self.cpus[to.index()].fair.balances[index].scanned;
-                if self.fair_next_after(to, index, last).is_none_or(|next| now < next) {
-                    continue;
-                }
-                if self.fair_push_source(to, index).is_some() {
-                    return true;
-                }
-                let waiting = self.tasks.higher_waiting > 0;
-                let balance = &mut self.cpus[to.index()].fair.balances[index];
-                balance.scanned = now;
-                if !waiting {
-                    balance.failed = 0;
+            if self.cpus[to.index()].active && self.fair_idle(to) {
+                for index in 0..SPANS.len() {
+                    if self.fair_scan(to, index, now) {
+                        self.balancing.scan.stale = true;
+                        return true;
+                    }
                 }
             }
         }
+        false
+    }
+
+    /// Whether a pass of idle `to` over one of its domains is due and would find an imbalance.
+    fn fair_scan(&mut self, to: CpuId, index: usize, now: Nanos) -> bool {
+        let none_waits = self.tasks.higher_waiting == 0;
+        if index == 0 && none_waits {
+            // Each CPU has at most one task.
+            self.cpus[to.index()].fair.balances[index].failed = 0;
+            return false;
+        }
+        let last = self.cpus[to.index()].fair.balances[index].scanned;
+        let Some(mut next) = self.fair_next_after(to, index, last) else { return false };
+        if next <= now {
+            if self.fair_push_source(to, index).is_some() {
+                return true;
+            }
+            let balance = &mut self.cpus[to.index()].fair.balances[index];
+            balance.scanned = now;
+            if none_waits {
+                (balance.failed, balance.hurries) = (0, false);
+            }
+            next = self.fair_next_after(to, index, now).expect("the domain exists");
+        }
+        self.balancing.scan.next = self.balancing.scan.next.min(next);
         false
     }
 

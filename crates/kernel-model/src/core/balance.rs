@@ -88,6 +88,8 @@ pub(super) struct Balance {
     pub last: Nanos,
     /// Number of consecutive attempts that moved no task.
     pub failed: u32,
+    /// The last pass failed to move a running task, and no task waited.
+    pub hurries: bool,
     /// When it was last found, at a tick of another CPU, that an idle CPU has nothing to balance.
     pub scanned: Nanos,
     /// Success statistics of newidle balancing; `None` before the first attempt.

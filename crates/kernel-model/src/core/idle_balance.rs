@@ -11,15 +11,14 @@
 //! 3. The next time for that depends on when idle CPUs were last balanced. A CPU that has become idle since then is
 //!    noticed at one tick and served at the next. A CPU that was busy for less than a tick does not count as newly
 //!    idle.
-//!
 //! 4. A pass that moves no waiting task may move a running one ([`super::active_balance`]).
 //!
 //! Not modelled: the balance interval of an idle CPU, which the kernel varies between one and two milliseconds per
-//! CPU of the span, is the shorter one only after a failed attempt; the cost of the search, which keeps a briefly idle CPU from starting
-//! it.
+//! CPU of the span, is the shorter one only after a pass that failed to move a running task; the cost of the search,
+//! which keeps a briefly idle CPU from starting it.
 
 use super::Core;
-use super::active_balance::domain_widths;
+use super::active_balance::{Scan, domain_widths};
 use super::balance::{BUSY_FACTOR, Balance, NewidleStats, RATIO_ONE, SPANS, nice_tries};
 use super::random::Random;
 use super::task::Class;
@@ -47,15 +46,15 @@ pub(super) struct Balancing {
     random: Random,
     /// Number of CPUs of each scheduling domain, by CPU; 0 for a domain as large as the next smaller one.
     widths: Vec<[u64; SPANS.len()]>,
-    /// Jiffy of the last scan for running tasks to move.
-    pub scanned: Option<Nanos>,
+    /// Searches for running tasks to move.
+    pub scan: Scan,
 }
 
 impl Balancing {
     /// State before any balancing; the seed determines the random numbers.
     pub fn new(seed: u64, topology: &Topology) -> Balancing {
         let (nohz, random, widths) = (Nohz::default(), Random::new(seed), domain_widths(topology));
-        Balancing { nohz, random, widths, scanned: None }
+        Balancing { nohz, random, widths, scan: Scan::default() }
     }
 }
 
@@ -65,6 +64,7 @@ impl Core {
         let fair = &mut self.cpus[cpu.index()].fair;
         fair.kicked = false;
         if idle {
+            self.balancing.scan.stale = true;
             self.balancing.nohz.stale |= !std::mem::replace(&mut fair.tickless, true);
         }
     }
@@ -184,7 +184,8 @@ impl Core {
         let count = |from: CpuId| self.fair_waiting(from).count();
         let some_may_move = |&from: &CpuId| count(from) > 0 && !self.fair_all_pinned(from, to);
         let from = (0..self.cpus()).map(CpuId).filter(near).filter(some_may_move);
-        let found = from.max_by_key(|&from| (count(from), Reverse(from))).map(|from| (from, count(from)));
+        let busiest = || from.max_by_key(|&from| (count(from), Reverse(from))).map(|from| (from, count(from)));
+        let found = if self.tasks.higher_waiting > 0 { busiest() } else { None };
         let failed = self.balance_mut(to, index).failed;
         let mut moved = 0;
         if let Some((from, waiting)) = found {
@@ -198,7 +199,7 @@ impl Core {
         let source = if moved == 0 { self.fair_push_source(to, index) } else { None };
         let failed = if moved == 0 && (found.is_some() || source.is_some()) { failed + 1 } else { 0 };
         let balance = self.balance_mut(to, index);
-        (balance.last, balance.failed) = (now, failed);
+        (balance.last, balance.failed, balance.hurries) = (now, failed, found.is_none() && source.is_some());
         if let Some(source) = source {
             self.fair_push_after(failed, source, to, index);
         }
@@ -222,7 +223,7 @@ impl Core {
         let width = self.fair_width(cpu, index)?;
         let busy_factor = if self.fair_idle(cpu) { 1 } else { BUSY_FACTOR };
         let balance = &self.cpus[cpu.index()].fair.balances[index];
-        let ms = if balance.failed > 0 { width } else { 2 * width } * busy_factor;
+        let ms = if balance.hurries { width } else { 2 * width } * busy_factor;
         let jiffies = (ms * u64::from(self.config.hz)).div_ceil(1000);
         Some(balance.last.max(last) + self.jiffies_in_ns(jiffies))
     }

@@ -234,9 +234,8 @@ fn slow_cpus_pull_no_running_task_from_fast_ones() {
     assert_eq!(hogs.on(0..2), 1, "fast CPUs pull from slow ones");
 }
 
-/// The CPUs go offline between the decision of the balancing CPU and the stopper.
 #[test]
-fn task_is_not_pushed_to_a_cpu_that_goes_offline() {
+fn cpu_that_went_offline_gets_no_running_task() {
     let mut hogs = Hogs::packed((7, 2), two_cores(), &[0, 1]);
     for _ in 0..4 {
         hogs.tick();
