@@ -183,7 +183,7 @@ pub enum SwitchReason {
     Preempt,
     /// A task of a higher scheduling class preempted it.
     HigherClass,
-    /// The affinity, class or scheduler of the task changed.
+    /// The affinity, class or scheduler of the task changed, or active balancing moved it to another CPU.
     Change,
 }
 

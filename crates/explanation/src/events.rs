@@ -89,7 +89,7 @@ fn reason_words(reason: SwitchReason) -> &'static str {
         SwitchReason::SliceEnd => "its slice ended",
         SwitchReason::Preempt => "it was preempted",
         SwitchReason::HigherClass => "a higher class preempted it",
-        SwitchReason::Change => "its class, affinity or scheduler changed",
+        SwitchReason::Change => "it was moved, or its class, affinity or scheduler changed",
     }
 }
 

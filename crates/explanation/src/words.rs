@@ -115,7 +115,7 @@ pub(crate) fn wait_reason(context: &RunContext<'_>, wait: &Wait) -> String {
             SwitchReason::Yield => format!("after it yielded CPU {cpu}"),
             SwitchReason::HigherClass => format!("after a higher class preempted it on CPU {cpu}"),
             SwitchReason::Change | SwitchReason::Idle | SwitchReason::Block | SwitchReason::Exit => {
-                format!("after a change of its class, affinity or scheduler on CPU {cpu}")
+                format!("after it was moved from CPU {cpu}, or its class, affinity or scheduler changed there")
             }
         },
     }

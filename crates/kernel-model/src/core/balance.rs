@@ -8,12 +8,13 @@
 //! 3. Busy CPUs balance at ticks, less often over wider spans: a CPU loaded below the average of a span pulls from
 //!    the most loaded CPU, but only tasks that weigh no more than the imbalance, unless earlier attempts failed.
 //! 4. A task that ran within the last 500 us is cache-hot and is not moved.
+//! 5. If nothing else helps, a running task is moved to an idle CPU ([`super::active_balance`]).
 //!
 //! The load of a task is its weight after the shares of its cgroups (`task_h_load`).
 //!
 //! Not modelled: load tracking (the load of a CPU is the weight of the tasks on it now, where the kernel averages
-//! over about 30 ms), scheduling groups (a CPU is compared with the busiest CPU, not its group with the busiest
-//! group), active balancing.
+//! over about 30 ms), scheduling groups in points 2 and 3 (a CPU is compared with the busiest CPU, not its group with
+//! the busiest group; point 5 compares groups).
 
 use super::Core;
 use super::classes::Turn;
@@ -25,14 +26,17 @@ use std::cmp::Reverse;
 const HOT: Nanos = Nanos::from_us(500);
 /// `busy_factor`: balance interval of a busy CPU, as a multiple of an idle CPU's.
 pub(super) const BUSY_FACTOR: u64 = 16;
-/// `cache_nice_tries`: after more failed attempts than this, cache-hot tasks are moved too.
-pub(super) const NICE_TRIES: u32 = 1;
 /// `imbalance_pct`: the busiest CPU must have more than this percentage of the local load.
 const IMBALANCE_PERCENT: u64 = 117;
 /// Load that a sync waker is assumed to take away when it sleeps: one nice-0 task.
 const NICE_0: u64 = 1024;
 /// Scheduling domains over which CPUs balance, from the core to the whole machine.
 pub(super) const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
+
+/// `cache_nice_tries` of a domain (`sd_init`): after more failed attempts than this, cache-hot tasks are moved too.
+pub(super) fn nice_tries(index: usize) -> u32 {
+    [0, 1, 1, 2][index]
+}
 
 /// Denominator of the newidle ratio; a ratio of 1024 means "always search".
 pub(super) const RATIO_ONE: u32 = 1024;
@@ -84,6 +88,10 @@ pub(super) struct Balance {
     pub last: Nanos,
     /// Number of consecutive attempts that moved no task.
     pub failed: u32,
+    /// The last pass failed to move a running task, and no task waited.
+    pub hurries: bool,
+    /// When it was last found, at a tick of another CPU, that an idle CPU has nothing to balance.
+    pub scanned: Nanos,
     /// Success statistics of newidle balancing; `None` before the first attempt.
     pub newidle: Option<NewidleStats>,
 }
@@ -161,8 +169,14 @@ impl Core {
         tasks
     }
 
+    /// LBF_ALL_PINNED: whether no fair task of `from`, the running one included, may run on `to`.
+    pub(super) fn fair_all_pinned(&self, from: CpuId, to: CpuId) -> bool {
+        let mut tasks = self.fair_waiting(from).chain(self.fair_running(from));
+        !tasks.any(|task| self.task(task).allowed.contains(to))
+    }
+
     /// Moves a waiting fair task to another CPU, with its lag and the rest of its request.
-    pub(super) fn fair_move(&mut self, task: TaskId, to: CpuId) {
+    pub fn fair_move(&mut self, task: TaskId, to: CpuId) {
         self.fair_catch_up(self.task_cpu(task));
         self.higher_dequeue(task);
         self.migrate(task, to);
@@ -223,7 +237,7 @@ impl Core {
         let failed = balance.failed;
         let mut imbalance = self.fair_load(from).saturating_sub(average).min(average - local);
         let mut moved = Vec::new();
-        for task in self.fair_movable(from, cpu, failed > NICE_TRIES) {
+        for task in self.fair_movable(from, cpu, failed > nice_tries(index)) {
             let weight = self.fair_weight(task) >> SCALE;
             if imbalance > 0 && weight >> failed.min(16) <= imbalance {
                 imbalance = imbalance.saturating_sub(weight);

@@ -132,7 +132,9 @@ impl Core {
         self.fair_update_weights(cpu, None);
         if self.cpus[cpu.index()].higher.is_empty() {
             self.fair_dequeue_all_delayed(cpu, prev);
-            if self.tasks.higher_waiting == 0 || !self.cpus[cpu.index()].active {
+            // An idle CPU that was woken to balance may find a running task to move.
+            let balances = self.tasks.higher_waiting > 0 || self.cpus[cpu.index()].fair.kicked;
+            if !balances || !self.cpus[cpu.index()].active {
                 return None;
             }
             if let Some(task) = self.realtime_pull(cpu) {

@@ -60,13 +60,24 @@ pub(crate) struct FairQueue {
     pub(super) kicked: bool,
     /// The CPU has become idle since its last tick, or has never had one (`nohz_tick_stopped`).
     pub(super) tickless: bool,
+    /// CPU to which the stopper thread must move a task of this CPU (`push_cpu` of active balancing).
+    pub(super) push_to: Option<CpuId>,
 }
 
 impl FairQueue {
     pub fn new() -> FairQueue {
         let (delayed, balances) = (BTreeSet::new(), Balances::default());
-        let clock = CLOCK_START;
-        FairQueue { delayed, load: 0, sum: 0, clock, hrtick: None, balances, kicked: false, tickless: true }
+        FairQueue {
+            delayed,
+            load: 0,
+            sum: 0,
+            clock: CLOCK_START,
+            hrtick: None,
+            balances,
+            kicked: false,
+            tickless: true,
+            push_to: None,
+        }
     }
 }
 
@@ -102,7 +113,7 @@ impl Core {
     }
 
     /// The fair task that runs on `cpu`, unless it has been put back among the waiting ones.
-    fn fair_running(&self, cpu: CpuId) -> Option<TaskId> {
+    pub(super) fn fair_running(&self, cpu: CpuId) -> Option<TaskId> {
         let task = self.current(cpu).some()?;
         let entry = self.task(task);
         let competes = entry.class == Class::Fair && entry.is_runnable() && entry.cpu == cpu;

@@ -134,6 +134,18 @@ impl Spans {
         &self.core[self.topology.place(cpu).core as usize]
     }
 
+    /// CPUs that share a group of this width with `cpu`: the online CPUs of its core, or the active ones of its LLC, its
+    /// node or the machine.
+    pub fn within(&self, cpu: CpuId, reach: Locality) -> &CpuSet {
+        let place = self.topology.place(cpu);
+        match reach {
+            Locality::Same | Locality::Smt => &self.core[place.core as usize],
+            Locality::Llc => &self.llc[place.llc as usize],
+            Locality::Node => &self.domain_node[place.node as usize],
+            Locality::Far => &self.members,
+        }
+    }
+
     /// LLC domain of `cpu`, if it has other CPUs.
     fn llc_of(&self, cpu: CpuId) -> Option<&CpuSet> {
         let span = &self.llc[self.topology.place(cpu).llc as usize];

@@ -11,16 +11,19 @@
 //! 3. The next time for that depends on when idle CPUs were last balanced. A CPU that has become idle since then is
 //!    noticed at one tick and served at the next. A CPU that was busy for less than a tick does not count as newly
 //!    idle.
+//! 4. A pass that moves no waiting task may move a running one ([`super::active_balance`]).
 //!
 //! Not modelled: the balance interval of an idle CPU, which the kernel varies between one and two milliseconds per
-//! CPU of the span, is always the longer one; the cost of the search, which keeps a briefly idle CPU from starting
-//! it.
+//! CPU of the span, is the shorter one only after a pass that failed to move a running task; the cost of the search,
+//! which keeps a briefly idle CPU from starting it.
 
 use super::Core;
-use super::balance::{BUSY_FACTOR, Balance, NICE_TRIES, NewidleStats, RATIO_ONE, SPANS};
+use super::active_balance::{Scan, domain_widths};
+use super::balance::{BUSY_FACTOR, Balance, NewidleStats, RATIO_ONE, SPANS, nice_tries};
 use super::random::Random;
+use super::task::Class;
 use event_log::DetailKind;
-use ids::{CpuId, Locality, Nanos, TaskId};
+use ids::{CpuId, Locality, Nanos, TaskId, Topology};
 use std::cmp::Reverse;
 
 /// First version in which a CPU that rarely becomes idle searches whatever the success rate (feature NI_RATE).
@@ -41,12 +44,17 @@ pub(super) struct Balancing {
     nohz: Nohz,
     /// The kernel's own random numbers (newidle balancing).
     random: Random,
+    /// Number of CPUs of each scheduling domain, by CPU; 0 for a domain as large as the next smaller one.
+    widths: Vec<[u64; SPANS.len()]>,
+    /// Searches for running tasks to move.
+    pub scan: Scan,
 }
 
 impl Balancing {
     /// State before any balancing; the seed determines the random numbers.
-    pub fn new(seed: u64) -> Balancing {
-        Balancing { nohz: Nohz::default(), random: Random::new(seed) }
+    pub fn new(seed: u64, topology: &Topology) -> Balancing {
+        let (nohz, random, widths) = (Nohz::default(), Random::new(seed), domain_widths(topology));
+        Balancing { nohz, random, widths, scan: Scan::default() }
     }
 }
 
@@ -56,6 +64,7 @@ impl Core {
         let fair = &mut self.cpus[cpu.index()].fair;
         fair.kicked = false;
         if idle {
+            self.balancing.scan.stale = true;
             self.balancing.nohz.stale |= !std::mem::replace(&mut fair.tickless, true);
         }
     }
@@ -122,7 +131,8 @@ impl Core {
     pub(super) fn fair_kick_idle(&mut self, cpu: CpuId) {
         self.cpus[cpu.index()].fair.tickless = false;
         // `next` is 0 until the first idle balancing, which is always due.
-        if self.tasks.higher_waiting > 0 || self.balancing.nohz.next > Nanos::ZERO {
+        let fair = self.current_class(cpu) == Class::Fair;
+        if fair || self.tasks.higher_waiting > 0 || self.balancing.nohz.next > Nanos::ZERO {
             self.fair_kick_one(cpu);
         }
     }
@@ -135,7 +145,7 @@ impl Core {
             }
             return;
         }
-        if self.fair_waiting(cpu).next().is_none() {
+        if self.fair_waiting(cpu).next().is_none() && !self.fair_push_is_due(cpu, now) {
             return;
         }
         let is_idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
@@ -172,21 +182,27 @@ impl Core {
         let topology = &self.config.topology;
         let near = |from: &CpuId| *from != to && topology.locality(*from, to) <= SPANS[index];
         let count = |from: CpuId| self.fair_waiting(from).count();
-        let busiest = (0..self.cpus()).map(CpuId).filter(near).max_by_key(|&from| (count(from), Reverse(from)));
-        let found = busiest.map(|from| (from, count(from))).filter(|&(_, waiting)| waiting > 0);
+        let some_may_move = |&from: &CpuId| count(from) > 0 && !self.fair_all_pinned(from, to);
+        let from = (0..self.cpus()).map(CpuId).filter(near).filter(some_may_move);
+        let busiest = || from.max_by_key(|&from| (count(from), Reverse(from))).map(|from| (from, count(from)));
+        let found = if self.tasks.higher_waiting > 0 { busiest() } else { None };
         let failed = self.balance_mut(to, index).failed;
         let mut moved = 0;
         if let Some((from, waiting)) = found {
             // Half of the difference in the number of tasks, the running one included.
-            let movable = self.fair_movable(from, to, failed > NICE_TRIES);
+            let movable = self.fair_movable(from, to, failed > nice_tries(index));
             for &task in movable.iter().take(waiting.div_ceil(2)) {
                 self.fair_move(task, to);
                 moved += 1;
             }
         }
+        let source = if moved == 0 { self.fair_push_source(to, index) } else { None };
+        let failed = if moved == 0 && (found.is_some() || source.is_some()) { failed + 1 } else { 0 };
         let balance = self.balance_mut(to, index);
-        balance.last = now;
-        balance.failed = if found.is_some() && moved == 0 { failed + 1 } else { 0 };
+        (balance.last, balance.failed, balance.hurries) = (now, failed, found.is_none() && source.is_some());
+        if let Some(source) = source {
+            self.fair_push_after(failed, source, to, index);
+        }
         moved > 0
     }
 
@@ -199,21 +215,22 @@ impl Core {
     /// Time of the next balance pass of a CPU over one of its scheduling domains; `None` if the domain has no more CPUs
     /// than the next smaller one.
     fn fair_next_over(&self, cpu: CpuId, index: usize) -> Option<Nanos> {
+        self.fair_next_after(cpu, index, Nanos::ZERO)
+    }
+
+    /// As [`Core::fair_next_over`], if a pass over the domain also took place at `last`.
+    pub(super) fn fair_next_after(&self, cpu: CpuId, index: usize, last: Nanos) -> Option<Nanos> {
         let width = self.fair_width(cpu, index)?;
         let busy_factor = if self.fair_idle(cpu) { 1 } else { BUSY_FACTOR };
-        let jiffies = (2 * width * busy_factor * u64::from(self.config.hz)).div_ceil(1000);
-        Some(self.cpus[cpu.index()].fair.balances[index].last + self.jiffies_in_ns(jiffies))
+        let balance = &self.cpus[cpu.index()].fair.balances[index];
+        let ms = if balance.hurries { width } else { 2 * width } * busy_factor;
+        let jiffies = (ms * u64::from(self.config.hz)).div_ceil(1000);
+        Some(balance.last.max(last) + self.jiffies_in_ns(jiffies))
     }
 
     /// Number of CPUs of a scheduling domain; `None` if it has no more CPUs than the next smaller one.
     fn fair_width(&self, cpu: CpuId, index: usize) -> Option<u64> {
-        let width = |reach: Locality| {
-            let near = |&other: &CpuId| self.config.topology.locality(cpu, other) <= reach;
-            (0..self.cpus()).map(CpuId).filter(near).count() as u64
-        };
-        let inner = if index == 0 { Locality::Same } else { SPANS[index - 1] };
-        let (outer, inner) = (width(SPANS[index]), width(inner));
-        (outer > inner).then_some(outer)
+        Some(self.balancing.widths[cpu.index()][index]).filter(|&width| width > 0)
     }
 
     fn balance_mut(&mut self, cpu: CpuId, index: usize) -> &mut Balance {

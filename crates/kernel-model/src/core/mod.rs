@@ -4,6 +4,7 @@
 //! [`Core`] is the host of the BPF machine. The machine owns guest memory, so every method that touches a guest
 //! object takes the memory as an argument. Code that calls into the scheduler is in `kernel`.
 
+mod active_balance;
 mod attached;
 mod balance;
 mod cgroups;
@@ -115,7 +116,7 @@ impl Core {
             time: Time::default(),
             objects,
             random: Random::new(config.seed),
-            balancing: Balancing::new(!config.seed),
+            balancing: Balancing::new(!config.seed, topology),
             output: Output::default(),
             recorded: Recorded::default(),
             cpus: (0..cpus).map(|_| Runqueue::new()).collect(),

@@ -140,11 +140,19 @@ impl Kernel {
         agreed
     }
 
-    /// The stopper thread (stop class) takes a running task off a CPU where it may no longer run (contract T10). It
-    /// takes no time in the model, but the scheduler sees the stop class run.
+    /// The stopper thread (stop class) takes a running task off a CPU where it may no longer run (contract T10), or from
+    /// where it must move to an idle CPU (active balancing). It takes no time in the model, but the scheduler sees the
+    /// stop class run.
     async fn evict(&mut self, cpu: CpuId, prev: TaskId) -> bool {
-        let Some(task) = prev.some().filter(|&task| self.core.task(task).is_runnable()) else { return false };
-        if self.may_run_on(task, cpu) {
+        let running = prev.some().filter(|&task| self.core.task(task).is_runnable());
+        let pushed = self.core.fair_take_push(cpu, running);
+        if let Some((task, to)) = pushed.filter(|&(task, _)| Some(task) != running) {
+            self.core.fair_move(task, to);
+            self.preempt_lower(task, false);
+        }
+        let pushed_to = pushed.filter(|&(task, _)| Some(task) == running).map(|(_, to)| to);
+        let Some(task) = running else { return false };
+        if pushed_to.is_none() && self.may_run_on(task, cpu) {
             return false;
         }
         if self.core.task(task).class == Class::Ext {
@@ -160,7 +168,7 @@ impl Kernel {
             self.deliver(task).await;
             return true;
         }
-        let asked = self.core.task(task).migrate_to;
+        let asked = pushed_to.unwrap_or(self.core.task(task).migrate_to);
         let to = if self.core.cpus[cpu.index()].active { asked } else { cpu };
         let to = self.correct_cpu(task, to).await;
         self.detach_task(task, to).await;

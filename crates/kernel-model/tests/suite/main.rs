@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The integration tests of this crate, in one program: linking a program per file takes longer than most tests.
 
+mod active_balance;
 mod bench;
 mod contract;
 mod deadline;

@@ -159,3 +159,48 @@ fn fair_server_gives_50_ms_per_second_beside_a_fifo_hog() {
     let played = play("core:2 pu:1", &hog);
     assert!(ran_ms(&played, "victim").abs_diff(250) <= 20, "{} ms", ran_ms(&played, "victim"));
 }
+
+/// Migrations of tasks, with the time and the CPUs.
+fn migrations(played: &Played) -> Vec<(Nanos, u32, u32)> {
+    let moves = played.events.iter().filter_map(|event| match event.kind {
+        EventKind::Migrate { from, to } => Some((event.time, from.0, to.0)),
+        _ => None,
+    });
+    moves.collect()
+}
+
+/// Two endless tasks begin on the two hardware threads of a core (CPUs 0 and 2) and may leave it after 0.1 s of CPU
+/// time. Before the model had active balancing, they stayed there for ever.
+#[test]
+fn endless_tasks_leave_a_shared_core_once_and_stay_apart() {
+    let phases = |cpu: u32| {
+        format!(
+            r#""loop": -1, "phases": {{
+            "pinned": {{"loop": 10, "cpus": [{cpu}], "run": 10000}},
+            "free": {{"loop": 10000000, "cpus": [0, 1, 2, 3], "run": 10000}}}}"#
+        )
+    };
+    let (a, b) = (phases(0), phases(2));
+    let pair = rt_app(&format!(r#"{{"global": {{"duration": 10}}, "tasks": {{"a": {{{a}}}, "b": {{{b}}}}}}}"#));
+    for version in [(6, 18), (7, 2)] {
+        let played = play_in(version, "laptop-2c4t", &pair);
+        // Both are free when the second one has computed for 0.1 s at the speed of a shared core.
+        let affinities = played.events.iter().filter(|event| matches!(event.kind, EventKind::Affinity));
+        let free = affinities.map(|event| event.time).max().expect("both change their affinity");
+        let moved: Vec<_> = migrations(&played).into_iter().filter(|&(at, ..)| at >= free).collect();
+        let &[(at, from, to)] = &moved[..] else { panic!("{version:?}: {moved:?}") };
+        assert!(from % 2 == 0 && to % 2 == 1, "{version:?}: from core 0 to core 1, {moved:?}");
+        assert!(at - free <= Nanos::from_ms(40), "{version:?}: {:?} for four passes of 4 to 8 ms", at - free);
+    }
+}
+
+/// As many endless tasks as hardware threads: no task moves once each has a CPU.
+#[test]
+fn endless_tasks_on_all_threads_never_move() {
+    let full = rt_app(r#"{"global": {"duration": 10}, "tasks": {"hog": {"instance": 4, "loop": -1, "run": 50000}}}"#);
+    for version in [(6, 18), (7, 2)] {
+        let played = play_in(version, "laptop-2c4t", &full);
+        let late = migrations(&played).into_iter().filter(|&(at, ..)| at > Nanos::from_ms(100)).count();
+        assert_eq!(late, 0, "{version:?}");
+    }
+}
