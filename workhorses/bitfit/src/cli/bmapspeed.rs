@@ -9,10 +9,8 @@ use bitfit::{State, maps};
 use clap::Args;
 
 use super::Failure;
-use super::Failure;
 use super::memory::Memory;
 use super::stopwatch::{Contestant, race};
-use bitfit::maps;
 
 /// Searches of the bug's second comment, in the order of its `tdiff`: #6 had been rejected before.
 const TDIFF: [&str; 6] = ["#1", "#2", "#3", "#4", "#5", "2009"];
