@@ -33,12 +33,17 @@ pub fn page(all: &[Judged<'_>], commit: Option<&str>) -> String {
         let _ = write!(text, "\n## {title}\n\n");
         text += "| claim | published | here | verdict | what decides |\n|---|---|---|---|---|\n";
         section.iter().for_each(|judged| text += &row(judged));
+        text += &pictures(&section);
         for judged in section {
-            let finding = claims::FINDINGS.iter().find(|(id, _)| *id == judged.claim.id);
-            finding.iter().for_each(|(_, finding)| text += &detail(judged, finding));
+            finding(judged).iter().for_each(|finding| text += &detail(judged, finding));
         }
     }
     text + "\n" + claims::LEARNED
+}
+
+/// What was found when a claim was looked into.
+fn finding(judged: &Judged<'_>) -> Option<&'static str> {
+    claims::FINDINGS.iter().find(|(id, _)| *id == judged.claim.id).map(|(_, finding)| *finding)
 }
 
 /// Row of the table of a section.
@@ -73,8 +78,30 @@ type Bar = (String, i64, Option<(i64, i64)>);
 
 /// Section of a claim that was looked into: runs, picture, and what was found.
 fn detail(judged: &Judged<'_>, finding: &str) -> String {
-    let Judged { claim, judgement, placebo, off, runs, command, similar, .. } = judged;
-    let mut text = format!("\n### {}\n\n{}\n\n> {}\n>\n> {}\n\n", claim.id, claim.text, claim.seed_text, claim.source);
+    let Judged { claim, runs, command, similar, .. } = judged;
+    let mut text = format!("\n### {}\n\n{}\n\n> {}\n>\n> {}\n", claim.id, claim.text, claim.seed_text, claim.source);
+    text += &picture(judged);
+    let commands = format!("`{command}`, {runs} runs; with seeds common to all samples:");
+    let _ = writeln!(text, "\n{}\n\n{commands}\n\n```\n{}\n```", finding.trim_end(), similar.join("\n"));
+    text
+}
+
+/// Whether a claim has a picture of its own: it has a figure to compare with, or several values to compare.
+fn has_picture(judged: &Judged<'_>) -> bool {
+    judged.judgement.agreeing.1 > 0 && (judged.claim.published_ppm.is_some() || !judged.judgement.steps.is_empty())
+}
+
+/// The pictures of a section, folded.
+fn pictures(section: &[&Judged<'_>]) -> String {
+    let is_shown = |judged: &&&Judged<'_>| has_picture(judged) && finding(judged).is_none();
+    let one = |judged: &&Judged<'_>| format!("\n`{}`\n{}", judged.claim.id, picture(judged));
+    let all: String = section.iter().filter(is_shown).map(one).collect();
+    if all.is_empty() { all } else { format!("\n<details><summary>In pictures</summary>\n{all}\n</details>\n") }
+}
+
+/// Bars of what was published, of what was found, and of both checks.
+fn picture(judged: &Judged<'_>) -> String {
+    let Judged { claim, judgement, placebo, off, .. } = judged;
     let figures = Figures::of(claim);
     let mut rows: Vec<Bar> = Vec::new();
     if let Some(ppm) = claim.published_ppm {
@@ -92,18 +119,12 @@ fn detail(judged: &Judged<'_>, finding: &str) -> String {
     };
     more("switched off", off);
     more("placebo", placebo);
-    text += "```\n";
+    let mut text = "\n```\n".to_owned();
     for (name, effect, interval) in rows {
         let line = format!("{name:<14}{} {}", bar(effect), figures.with_interval(effect, interval));
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let _ = write!(
-        text,
-        "```\n\n{}\n\n`{command}`, {runs} runs; with seeds common to all samples:\n\n```\n",
-        finding.trim_end()
-    );
-    let _ = writeln!(text, "{}\n```", similar.join("\n"));
-    text
+    text + "```\n"
 }
 
 /// A bar to the left or right of a line in the middle.

@@ -144,6 +144,9 @@ fn page_of_claims_is_written_beside_its_target_and_names_the_commit() {
     text(directory.path(), "claims --file c.toml --all --page page.md --commit abc");
     let page = fs::read_to_string(directory.path().join("page.md")).unwrap();
     assert!(page.contains("commit `abc`") && page.contains("5 claims: 1 holds"), "{page}");
+    let pictures = page.split("<summary>In pictures</summary>").nth(1).expect("the page has pictures");
+    assert!(pictures.contains("`two-cpus`\n\n```\npublished     ████████████│"), "{page}");
+    assert!(pictures.contains("\nat 2          ") && !pictures.contains("`slower`"), "{page}");
     let refused = error(directory.path(), "claims --file c.toml --all --page c.toml");
     assert!(refused.contains("c.toml: an input of this command"), "{refused}");
 }
