@@ -7,7 +7,7 @@ use super::text;
 use claims::{Judgement, Verdict};
 use std::fmt::Write;
 
-/// Files of claims with the titles of their sections.
+/// Shipped files of claims with the titles of their sections. The section of another file has its name.
 const SECTIONS: [(&str, &str); 6] = [
     ("bfs.toml", "BFS"),
     ("vrq.toml", "-gc and VRQ"),
@@ -24,12 +24,11 @@ const FULL_BAR_PPM: u64 = 500_000;
 pub fn page(all: &[Judged<'_>], commit: Option<&str>) -> String {
     let mut text = claims::INTRODUCTION.replace("{SUMMARY}", &text::summary(all));
     text = text.replace("{COMMIT}", &commit.map_or_else(|| "an unnamed commit".to_owned(), |id| format!("`{id}`")));
-    for (file, title) in SECTIONS {
-        let of_file = |judged: &&Judged<'_>| judged.claim.place.starts_with(&format!("{file}:"));
-        let section: Vec<&Judged<'_>> = all.iter().filter(of_file).collect();
-        if section.is_empty() {
-            continue;
-        }
+    let file = |judged: &Judged<'_>| judged.claim.place.rsplit_once(':').map(|(file, _)| file.to_owned());
+    for section in all.chunk_by(|one, next| file(one) == file(next)) {
+        let section: Vec<&Judged<'_>> = section.iter().collect();
+        let name = section.first().and_then(|first| file(first)).unwrap_or_default();
+        let title = SECTIONS.iter().find(|(file, _)| *file == name).map_or(name.as_str(), |(_, title)| title);
         let _ = write!(text, "\n## {title}\n\n");
         text += "| claim | published | here | verdict | what decides |\n|---|---|---|---|---|\n";
         section.iter().for_each(|judged| text += &row(judged));

@@ -12,6 +12,9 @@ use anyhow::{Context, Result, bail};
 use claims::{Search, Setup, Side};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Number of sides whose runs share the worker threads: a thread waits for the others only after so many.
+const TOGETHER: usize = 24;
+
 /// Runs of one side: on this many samples.
 type Sampled = (Side, u64);
 
@@ -87,12 +90,10 @@ impl Wanted {
     pub fn execute(&self, jobs: Option<u16>) -> Result<Results> {
         let mut results = Results::default();
         let progress = Progress::new(self.count());
-        for ((side, draws), wanted) in &self.sides {
-            let Side::Run(setup) = side else { continue };
-            let plan = plan(setup, *draws).with_context(|| wanted.place.clone())?;
-            let values = wanted.run(&plan, jobs, &progress).with_context(|| wanted.place.clone())?;
-            results.facts.insert((side.clone(), *draws), facts(&plan, *draws));
-            results.values.insert((side.clone(), *draws), values);
+        let sides: Vec<(&Sampled, &Runs)> =
+            self.sides.iter().filter(|((side, _), _)| matches!(side, Side::Run(_))).collect();
+        for some in sides.chunks(TOGETHER) {
+            self::execute(some, jobs, &progress, &mut results)?;
         }
         self.search(&mut results, &progress)?;
         progress.end();
@@ -118,35 +119,57 @@ impl Wanted {
     }
 }
 
+/// Does the runs of these sides, which are no searches, and adds their values.
+fn execute(sides: &[(&Sampled, &Runs)], jobs: Option<u16>, progress: &Progress, results: &mut Results) -> Result<()> {
+    let planned = |((side, draws), wanted): &(&Sampled, &Runs)| match side {
+        Side::Run(setup) => plan(setup, *draws).with_context(|| wanted.place.clone()),
+        Side::Search(_) => bail!("a search has no plan"),
+    };
+    let plans = sides.iter().map(planned).collect::<Result<Vec<Plan>>>()?;
+    let mut runs: Vec<(usize, Run<'_>)> = Vec::new();
+    for (at, plan) in plans.iter().enumerate() {
+        runs.extend(sides[at].1.of_plan(plan).into_iter().map(|run| (at, run)));
+    }
+    let values = values(&runs, sides, jobs, progress)?;
+    for ((sampled, _), (plan, values)) in sides.iter().zip(plans.iter().zip(values)) {
+        results.facts.insert((*sampled).clone(), facts(plan, sampled.1));
+        results.values.insert((*sampled).clone(), values);
+    }
+    Ok(())
+}
+
 impl Runs {
-    /// Does the runs of a plan on the wanted samples with the wanted seeds.
-    fn run(&self, plan: &Plan, jobs: Option<u16>, progress: &Progress) -> Result<Values> {
+    /// The runs of a plan on the wanted samples with the wanted seeds.
+    fn of_plan<'a>(&self, plan: &'a Plan) -> Vec<Run<'a>> {
         let of_sample = |run: Run<'_>| {
             let points = self.points.iter().filter(move |(draw, _)| *draw == run.draw);
             points.map(|(_, seed)| *seed).collect::<Vec<u64>>()
         };
-        let runs: Vec<Run<'_>> = plan
-            .runs()
-            .into_iter()
-            .flat_map(|run| of_sample(run).into_iter().map(move |seed| Run { seed, ..run }))
-            .collect();
-        values(&runs, &self.keys, jobs, progress)
+        let runs = plan.runs().into_iter();
+        runs.flat_map(|run| of_sample(run).into_iter().map(move |seed| Run { seed, ..run })).collect()
     }
 }
 
 /// Values of one run.
 type Measured = Vec<(Key, u64)>;
 
-/// Does the runs of one side. Runs that did not complete have no values.
-fn values(runs: &[Run<'_>], keys: &BTreeSet<Key>, jobs: Option<u16>, progress: &Progress) -> Result<Values> {
+/// Values of the runs of these sides: index of the side, and run. Runs that did not complete have no values.
+///
+/// # Errors
+/// If a run cannot start: names its claim.
+fn values(
+    runs: &[(usize, Run<'_>)],
+    sides: &[(&Sampled, &Runs)],
+    jobs: Option<u16>,
+    progress: &Progress,
+) -> Result<Vec<Values>> {
     let work = |index: usize| {
-        let report = sim::result(runs[index], progress);
+        let (side, run) = runs[index];
+        let wanted = sides[side].1;
+        let report = sim::result(run, progress).with_context(|| wanted.place.clone());
         Some(report.map(|report| {
-            let is_fine = report.is_fine();
-            keys.iter()
-                .filter(|_| is_fine)
-                .filter_map(|key| Some((key.clone(), measure::value(&report, key)?)))
-                .collect()
+            let keys = wanted.keys.iter().filter(|_| report.is_fine());
+            keys.filter_map(|key| Some((key.clone(), measure::value(&report, key)?))).collect()
         }))
     };
     let threads = jobs.map_or(parallel::threads(runs.len()), |jobs| usize::from(jobs).min(runs.len()));
@@ -154,10 +177,10 @@ fn values(runs: &[Run<'_>], keys: &BTreeSet<Key>, jobs: Option<u16>, progress: &
         if end != End::Done {
             bail!("interrupted before all runs had finished");
         }
-        let mut all = BTreeMap::new();
-        for (run, values) in runs.iter().zip(done) {
+        let mut all = vec![Values::new(); sides.len()];
+        for ((side, run), values) in runs.iter().zip(done) {
             let Some(values) = values else { continue };
-            all.extend(values?.into_iter().map(|(key, value)| ((run.draw, run.seed, key), value)));
+            all[*side].extend(values?.into_iter().map(|(key, value)| ((run.draw, run.seed, key), value)));
         }
         Ok(all)
     })
