@@ -8,8 +8,8 @@ use ids::{CpuId, CpuSet, Nanos};
 use measures::{AffinityChange, Hotplug, TaskMeasures};
 use std::fmt::Write;
 
-/// For the first run, of these, in which a change of CPUs changed the affinity of a task: the session of a user who asks
-/// `schedtool` for the mask of the first such task before and after each change. Empty if there is none.
+/// Returns a `schedtool` session that shows the affinity mask of a task before and after each CPU hotplug. The task is the
+/// first one whose mask a hotplug changed, in the first run that has such a task. Empty if no run has one.
 pub fn affinities(runs: &[RunReport]) -> String {
     runs.iter().find_map(session).unwrap_or_default()
 }

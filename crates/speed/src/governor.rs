@@ -60,8 +60,8 @@ pub fn ondemand(ladder: &Ladder, now: usize, load: u64) -> usize {
     ladder.at_least(wanted).min(now)
 }
 
-/// Thresholds and step of `conservative`, in percent (drivers/cpufreq/cpufreq_conservative.c of 2010, as for `ondemand`). The
-/// lower threshold is 20, of which the code of that time subtracts 10.
+/// Thresholds and step of `conservative`, in percent (drivers/cpufreq/cpufreq_conservative.c of 2010, as for `ondemand`). That
+/// governor lowers the frequency if the load is below `down_threshold - 10`; the default of `down_threshold` is 20.
 const CONSERVATIVE_UP: u64 = 80;
 const CONSERVATIVE_DOWN: u64 = 10;
 const CONSERVATIVE_STEP: u64 = 5;
