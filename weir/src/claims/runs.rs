@@ -90,8 +90,11 @@ impl Wanted {
     pub fn execute(&self, jobs: Option<u16>) -> Result<Results> {
         let mut results = Results::default();
         let progress = Progress::new(self.count());
-        let sides: Vec<(&Sampled, &Runs)> =
-            self.sides.iter().filter(|((side, _), _)| matches!(side, Side::Run(_))).collect();
+        let of_run = |(sampled, runs)| match sampled {
+            (Side::Run(setup), draws) => Some(Planned { sampled, setup, draws: *draws, runs }),
+            (Side::Search(_), _) => None,
+        };
+        let sides: Vec<Planned<'_>> = self.sides.iter().filter_map(of_run).collect();
         for some in sides.chunks(TOGETHER) {
             self::execute(some, jobs, &progress, &mut results)?;
         }
@@ -119,21 +122,26 @@ impl Wanted {
     }
 }
 
-/// Does the runs of these sides, which are no searches, and adds their values.
-fn execute(sides: &[(&Sampled, &Runs)], jobs: Option<u16>, progress: &Progress, results: &mut Results) -> Result<()> {
-    let planned = |((side, draws), wanted): &(&Sampled, &Runs)| match side {
-        Side::Run(setup) => plan(setup, *draws).with_context(|| wanted.place.clone()),
-        Side::Search(_) => bail!("a search has no plan"),
-    };
-    let plans = sides.iter().map(planned).collect::<Result<Vec<Plan>>>()?;
+/// A side that runs schedulers.
+struct Planned<'a> {
+    sampled: &'a Sampled,
+    setup: &'a Setup,
+    draws: u64,
+    runs: &'a Runs,
+}
+
+/// Does the runs of these sides, and adds their values.
+fn execute(sides: &[Planned<'_>], jobs: Option<u16>, progress: &Progress, results: &mut Results) -> Result<()> {
+    let plan_of = |side: &Planned<'_>| plan(side.setup, side.draws).with_context(|| side.runs.place.clone());
+    let plans = sides.iter().map(plan_of).collect::<Result<Vec<Plan>>>()?;
     let mut runs: Vec<(usize, Run<'_>)> = Vec::new();
     for (at, plan) in plans.iter().enumerate() {
-        runs.extend(sides[at].1.of_plan(plan).into_iter().map(|run| (at, run)));
+        runs.extend(sides[at].runs.of_plan(plan).into_iter().map(|run| (at, run)));
     }
     let values = values(&runs, sides, jobs, progress)?;
-    for ((sampled, _), (plan, values)) in sides.iter().zip(plans.iter().zip(values)) {
-        results.facts.insert((*sampled).clone(), facts(plan, sampled.1));
-        results.values.insert((*sampled).clone(), values);
+    for (side, (plan, values)) in sides.iter().zip(plans.iter().zip(values)) {
+        results.facts.insert(side.sampled.clone(), facts(plan, side.draws));
+        results.values.insert(side.sampled.clone(), values);
     }
     Ok(())
 }
@@ -159,13 +167,13 @@ type Measured = Vec<(Key, u64)>;
 /// If a run cannot start: names its claim.
 fn values(
     runs: &[(usize, Run<'_>)],
-    sides: &[(&Sampled, &Runs)],
+    sides: &[Planned<'_>],
     jobs: Option<u16>,
     progress: &Progress,
 ) -> Result<Vec<Values>> {
     let work = |index: usize| {
         let (side, run) = runs[index];
-        let wanted = sides[side].1;
+        let wanted = sides[side].runs;
         let report = sim::result(run, progress).with_context(|| wanted.place.clone());
         Some(report.map(|report| {
             let keys = wanted.keys.iter().filter(|_| report.is_fine());

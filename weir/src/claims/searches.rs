@@ -3,8 +3,8 @@
 
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use bitfit::history::{self, Algorithm};
-use bitfit::{State, maps};
+use bitfit::history::Algorithm;
+use bitfit::{State, history, maps};
 use claims::Search;
 use std::hint::black_box;
 use std::time::Instant;
@@ -20,7 +20,7 @@ const MOST_MIB: u64 = 1024;
 /// A search whose names are known.
 #[derive(Clone, Copy)]
 struct Resolved {
-    algorithm: Algorithm,
+    algorithm: &'static Algorithm,
     /// One block in so many is metadata; 0: none.
     factor: u64,
     mib: u64,

@@ -88,8 +88,8 @@ pub const WITHOUT_PREFETCH: Algorithm = Algorithm {
 };
 
 /// The search of a name: one of [`ALGORITHMS`], or [`WITHOUT_PREFETCH`].
-pub fn find(name: &str) -> Option<Algorithm> {
-    ALGORITHMS.into_iter().chain([WITHOUT_PREFETCH]).find(|algorithm| algorithm.name == name)
+pub fn find(name: &str) -> Option<&'static Algorithm> {
+    ALGORITHMS.iter().chain([&WITHOUT_PREFETCH]).find(|algorithm| algorithm.name == name)
 }
 
 /// State of a block.

@@ -4,8 +4,7 @@
 use std::hint::black_box;
 use std::io::{self, Write};
 
-use bitfit::history::{ALGORITHMS, Algorithm};
-use bitfit::{State, maps};
+use bitfit::{State, history, maps};
 use clap::Args;
 
 use super::Failure;
@@ -68,8 +67,7 @@ fn microseconds(bytes: &mut [u8], factor: u64, names: [&str; 6], rounds: u16) ->
     let goal = bytes.len();
     let bytes = &*bytes;
     let search = |name: &str| {
-        let algorithm: &Algorithm =
-            ALGORITHMS.iter().find(|one| one.name == name).expect("names are those of the module");
+        let algorithm = history::find(name).expect("names are those of the module");
         Contestant::new(name, move || (algorithm.find)(black_box(bytes), State::Free, goal).unwrap_or(0))
     };
     let times = race(&mut names.map(search), rounds.into(), f64::INFINITY);

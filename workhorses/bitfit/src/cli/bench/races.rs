@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use bitfit::history::{ALGORITHMS, Algorithm};
+use bitfit::history::{self, ALGORITHMS, Algorithm};
 use bitfit::{Bitmap, Indexed, Kernel, State, maps};
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ fn compare(mut contender: Contestant<'_>, mut rival: Contestant<'_>, effort: usi
 }
 
 fn algorithm(name: &str) -> &'static Algorithm {
-    ALGORITHMS.iter().find(|algorithm| algorithm.name == name).expect("the name is one of the module's")
+    history::find(name).expect("the name is one of the module's")
 }
 
 /// The search with which the bug was demonstrated: the only block in the wanted state is near the end, and the search
