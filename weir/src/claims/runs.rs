@@ -90,11 +90,12 @@ impl Wanted {
     pub fn execute(&self, jobs: Option<u16>) -> Result<Results> {
         let mut results = Results::default();
         let progress = Progress::new(self.count());
-        let of_run = |(sampled, runs)| match sampled {
-            (Side::Run(setup), draws) => Some(Planned { sampled, setup, draws: *draws, runs }),
-            (Side::Search(_), _) => None,
-        };
-        let sides: Vec<Planned<'_>> = self.sides.iter().filter_map(of_run).collect();
+        let mut sides: Vec<Planned<'_>> = Vec::new();
+        for (sampled, runs) in &self.sides {
+            if let (Side::Run(setup), draws) = sampled {
+                sides.push(Planned { sampled, setup, draws: *draws, runs });
+            }
+        }
         for some in sides.chunks(TOGETHER) {
             self::execute(some, jobs, &progress, &mut results)?;
         }
