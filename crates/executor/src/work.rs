@@ -197,10 +197,13 @@ mod tests {
         );
     }
 
+    /// Pairs follow each other within a third of a millisecond, so that most of them see one speed of the machine, even
+    /// where its neighbors change that speed for some tenths of a second. The median pair tells.
     #[test]
     fn work_time_is_proportional_to_rounds() {
-        let fastest = |rounds| (0..200).map(|_| time(rounds)).min().expect("200 tries").0;
-        let (once, twice) = (fastest(20_000), fastest(40_000));
-        assert!((19..21).contains(&(10 * twice / once)), "{once} ns, then {twice} ns");
+        let mut ratios: Vec<_> = (0..999).map(|_| 1_000 * time(40_000).0 / time(20_000).0).collect();
+        ratios.sort_unstable();
+        let median = ratios[ratios.len() / 2];
+        assert!((1_900..2_100).contains(&median), "{median} thousandths, of {ratios:?}");
     }
 }

@@ -169,7 +169,8 @@ impl Effect {
                 "lost_lines_match_the_binomial_model_of_thiebaut_and_stone",
                 "stamps_match_a_naive_lru_cache_on_random_schedules",
                 "read_only_working_set_stays_warm_in_two_private_caches",
-                "reload_is_paid_before_the_task_works_again",
+                "task_that_moves_loses_the_time_of_its_reload",
+                "work_that_ends_before_its_reload_advances_at_the_pace_of_misses",
             ],
             Effect::Numa => &[
                 "rate_of_a_task_with_remote_memory_matches_the_closed_form",

@@ -43,8 +43,10 @@ pub enum Source {
 /// What a task reloads when it gets a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reload {
-    /// Time that the task needs before it works again.
+    /// Time that the task loses to it.
     pub time: Nanos,
+    /// Time that the same accesses take if they hit the private cache: this is work, which is done meanwhile.
+    pub beside: Nanos,
     /// Bytes that its private cache has lost.
     pub bytes: u64,
     /// Bytes of these that come from memory.
@@ -57,9 +59,11 @@ pub struct Reload {
     pub moving: Nanos,
 }
 
-/// Times of a line in picoseconds, in excess of the previous level.
+/// Times of a line in picoseconds, beyond the private cache in excess of the previous level.
 #[derive(Clone, Copy, Debug)]
 struct LineTimes {
+    /// A hit in the private cache.
+    private: u64,
     llc: u64,
     /// Latency of the last-level cache in nanoseconds.
     llc_ns: u64,
@@ -73,6 +77,7 @@ impl LineTimes {
         let (private, llc, overlap) = (caches.private_ns.typical, caches.llc_ns.typical, caches.overlap.typical.max(1));
         let more = |latency: u64, than: u64| latency.saturating_sub(than) * 1_000 / overlap;
         LineTimes {
+            private: more(private, 0),
             llc: more(llc, private),
             llc_ns: llc,
             dirty: caches.dirty_ns.map(|dirty| more(dirty.typical, llc)),
@@ -137,8 +142,8 @@ pub struct Memory {
     active: Vec<CpuId>,
     /// The demand has changed since rates were last computed.
     stale: bool,
-    /// Reload times owed by tasks on SMT siblings whose lines were displaced.
-    of_siblings: Vec<(CpuId, Nanos)>,
+    /// Reload times owed by tasks on SMT siblings whose lines were displaced, and the work done meanwhile.
+    of_siblings: Vec<(CpuId, Nanos, Nanos)>,
 }
 
 impl Memory {
@@ -230,6 +235,7 @@ impl Memory {
             moving => {
                 let none = Reload {
                     time: Nanos::ZERO,
+                    beside: Nanos::ZERO,
                     bytes: 0,
                     from_memory: 0,
                     last: cpu,
@@ -299,7 +305,8 @@ impl Memory {
             self.displace_siblings(cpu, near_lost, times);
         }
         let bytes = near_lost.max(from_memory);
-        let reload = Reload { time: Nanos(time), bytes, from_memory, last, source, moving: Nanos::ZERO };
+        let beside = Nanos(times.time(bytes, times.private));
+        let reload = Reload { time: Nanos(time), beside, bytes, from_memory, last, source, moving: Nanos::ZERO };
         ((bytes > 0).then_some(reload), [near_lost, far_lost])
     }
 
@@ -313,7 +320,8 @@ impl Memory {
             let near = useful(entry.uses.footprint, capacity);
             let bytes = part(near, lost(near, loaded, capacity));
             if bytes > 0 {
-                self.of_siblings.push((sibling, Nanos(times.time(bytes, times.llc))));
+                let [time, beside] = [times.llc, times.private].map(|ps| Nanos(times.time(bytes, ps)));
+                self.of_siblings.push((sibling, time, beside));
             }
         }
     }
@@ -399,8 +407,9 @@ impl Memory {
         }
     }
 
-    /// Takes the reloads of tasks whose caches were displaced by tasks on siblings.
-    pub fn take_of_siblings(&mut self, into: &mut Vec<(CpuId, Nanos)>) {
+    /// Takes the reloads of tasks whose caches were displaced by tasks on siblings: [`Reload::time`] and
+    /// [`Reload::beside`] of each.
+    pub fn take_of_siblings(&mut self, into: &mut Vec<(CpuId, Nanos, Nanos)>) {
         into.append(&mut self.of_siblings);
     }
 

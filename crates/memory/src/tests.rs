@@ -273,6 +273,7 @@ fn move_to_another_core_reloads_the_working_set_from_the_llc() {
     let reload = turns.turn(0, 1).unwrap();
     let expected = Reload {
         time: Nanos(4_096 * 20),
+        beside: Nanos(4_096 * 5),
         bytes: 256 * KIB,
         from_memory: 0,
         last: CpuId(0),
@@ -373,7 +374,8 @@ fn sibling_displaces_lines_of_a_running_task() {
     memory.enter(Nanos(2), TaskId(1), CpuId(1));
     memory.take_of_siblings(&mut siblings);
     // (0.75 + 0.75 - 0.8) / 1.3 of 12288 lines, 20 ns each.
-    assert!(matches!(siblings[..], [(CpuId(0), time)] if time.0.abs_diff(12_288 * 20 * 7 / 13) < 50), "{siblings:?}");
+    let [(CpuId(0), time, beside)] = siblings[..] else { panic!("{siblings:?}") };
+    assert!(time.0.abs_diff(12_288 * 20 * 7 / 13) < 50 && beside.0.abs_diff(time.0 / 4) < 2, "{siblings:?}");
 }
 
 #[test]

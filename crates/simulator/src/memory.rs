@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Memory in a run: which task uses which caches, and what that costs it.
 //!
-//! 1. A task that gets a CPU owes what it reloads, and works at the rate that its memory allows.
+//! 1. A task that gets a CPU owes what it reloads, and works at the rate that its memory allows. While it pays, it works
+//!    as much as its accesses would have done in the time of hits.
 //! 2. A change of the demand for bandwidth takes effect after [`BATCH`]: all changes within that time are one.
 //! 3. A task on an SMT sibling whose lines are displaced owes their reload at once.
 
@@ -28,7 +29,7 @@ pub(crate) struct TaskMemory {
     due: Nanos,
     /// Buffers, kept for reuse.
     changed: Vec<CpuId>,
-    displaced: Vec<(CpuId, Nanos)>,
+    displaced: Vec<(CpuId, Nanos, Nanos)>,
 }
 
 impl TaskMemory {
@@ -112,15 +113,15 @@ impl<M: Model> Run<'_, M> {
         }
         if next != TaskId::NONE {
             if let Some(reload) = tasks.memory.enter(now, next, cpu) {
-                self.cpus[cpu].pace.owe(reload.time);
+                self.cpus[cpu].pace.owe(reload.time, reload.beside);
                 self.report_reload(cpu, next, &reload);
             }
             self.cpus[cpu].pace.set_memory(tasks.memory.rate(cpu));
             tasks.memory.take_of_siblings(&mut tasks.displaced);
         }
-        for (sibling, time) in tasks.displaced.drain(..) {
+        for (sibling, time, beside) in tasks.displaced.drain(..) {
             self.settle(sibling);
-            self.cpus[sibling].pace.owe(time);
+            self.cpus[sibling].pace.owe(time, beside);
             self.alarms.set(Alarm::Cpu(sibling), now);
         }
         self.memory = Some(tasks);

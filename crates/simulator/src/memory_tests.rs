@@ -60,7 +60,7 @@ fn task(name: &str, cpu: u32, keys: &[(&str, &str)], script: Vec<Op>) -> TaskSpe
 /// 256 KiB are 4096 lines: moved to CPU 1 and back, they are loaded from the last-level cache once, as CPU 0 still has
 /// them at the return.
 #[test]
-fn reload_is_paid_before_the_task_works_again() {
+fn task_that_moves_loses_the_time_of_its_reload() {
     let script = vec![work(MS), moved_to(1), work(MS), moved_to(0), work(MS)];
     let played = play(&machine(), &workload(vec![task("t", 0, &[("footprint", "256K")], script)]));
     let measures = &played.outcome.measures;
@@ -69,6 +69,17 @@ fn reload_is_paid_before_the_task_works_again() {
     assert_eq!((measures.cpu.reload, measures.cpu.slowed), (Nanos(4_096 * 20), Nanos::ZERO));
     let task = measures.tasks.iter().find(|task| task.name == "t").unwrap();
     assert_eq!((task.account.work, task.account.run), (Nanos(3 * MS), Nanos(3 * MS + 4_096 * 20)));
+}
+
+/// In 50 us a task on another core accesses 2000 of its 4096 lines, each in 25 ns. That is the work of 10 us, in which it would
+/// hit them.
+#[test]
+fn work_that_ends_before_its_reload_advances_at_the_pace_of_misses() {
+    let script = vec![work(MS), moved_to(1), work(10_000)];
+    let played = play(&machine(), &workload(vec![task("t", 0, &[("footprint", "256K")], script)]));
+    let measures = &played.outcome.measures;
+    assert!(measures.makespan.unwrap().0.abs_diff(MS + 50_000) < 3, "{:?}", measures.makespan);
+    assert!(measures.reload.unwrap().0.abs_diff(40_000) < 3, "{:?}", measures.reload);
 }
 
 /// To the other node: 4096 lines from memory that is 150 ns away, at half its time beyond.

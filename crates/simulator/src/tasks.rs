@@ -175,10 +175,9 @@ impl Task {
         self.phase = Phase::Work(work);
     }
 
-    /// Accounts the time that its CPU gave it, of which it spent `reload` without working, at this rate; returns the
-    /// work done. Its CPU clock includes stolen
-    /// time (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but the task must run to read that clock: `busy` tells
-    /// whether its CPU is still busy with other things.
+    /// Accounts the time that its CPU gave it, of which it lost `reload` to reloads, at this rate; returns the work done.
+    /// Its CPU clock includes stolen time (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but the task must run to read
+    /// that clock: `busy` tells whether its CPU is still busy with other things.
     #[inline(always)]
     pub fn take(&mut self, spent: Spent, reload: Nanos, rate: Rate, busy: impl FnOnce() -> bool) -> Nanos {
         let work = if self.spins() { Nanos::ZERO } else { rate.work(spent.run - reload, &mut self.part) };
@@ -214,7 +213,7 @@ impl Task {
     /// CPU time that it needs at this pace until it acts again; `None` if it acts now.
     pub fn needs(&self, pace: &Pace) -> Option<Need> {
         match self.phase {
-            Phase::Work(left) => Some(Need::Run(pace.debt() + pace.rate().time_for(left, self.part))),
+            Phase::Work(left) => Some(Need::Run(pace.time_for(pace.rate().time_for(left, self.part)))),
             Phase::CpuTime(left) => Some(Need::Clock(left)),
             Phase::Line(left) => Some(Need::Run(left)),
             Phase::Spin | Phase::Ask | Phase::Act => None,

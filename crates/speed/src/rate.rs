@@ -15,6 +15,11 @@ pub struct Rate(u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Part(u16);
 
+impl Part {
+    /// Nothing of the next nanosecond is done.
+    pub const ZERO: Part = Part(0);
+}
+
 impl Rate {
     /// Number of fractional bits.
     const PLACES: u32 = 16;

@@ -2,7 +2,7 @@
 //! The runs of claims: each side is a plan of `weir sim` or a timed search, and sides that several claims share run once.
 
 use super::measure::{self, Key};
-use super::searches::{self, Stopwatch};
+use super::searches;
 use crate::args::Sim;
 use crate::parallel::{self, End};
 use crate::plan::{Plan, Run};
@@ -104,20 +104,22 @@ impl Wanted {
         Ok(results)
     }
 
-    /// Times all searches. All sides search the same map before the next is made: what changes the speed of the machine
-    /// within minutes affects them alike.
+    /// Times all searches, those of the same map together.
     fn search(&self, results: &mut Results, progress: &Progress) -> Result<()> {
-        let mut all: Vec<(u64, u64, &str, &Search, u64)> = Vec::new();
+        let mut of_maps: BTreeMap<(u64, u64, &str), Vec<(&Search, u64)>> = BTreeMap::new();
         for ((side, draws), wanted) in &self.sides {
             let Side::Search(search) = side else { continue };
-            all.extend(wanted.points.iter().map(|(draw, seed)| (*seed, *draw, search.map.as_str(), search, *draws)));
+            for (draw, seed) in &wanted.points {
+                of_maps.entry((*seed, *draw, search.map.as_str())).or_default().push((search, *draws));
+            }
         }
-        all.sort_unstable();
-        let mut stopwatch = Stopwatch::default();
-        for (seed, draw, _, search, draws) in all {
-            let elapsed = stopwatch.elapsed_ns(search, seed, progress)?;
-            let values = results.values.entry((Side::Search(search.clone()), draws)).or_default();
-            values.insert((draw, seed, searches::KEY.to_owned()), elapsed);
+        for ((seed, draw, _), searches) in of_maps {
+            let each: Vec<&Search> = searches.iter().map(|(search, _)| *search).collect();
+            let elapsed = searches::elapsed_ns(&each, seed, progress)?;
+            for ((search, draws), elapsed) in searches.into_iter().zip(elapsed) {
+                let values = results.values.entry((Side::Search(search.clone()), draws)).or_default();
+                values.insert((draw, seed, searches::KEY.to_owned()), elapsed);
+            }
         }
         Ok(())
     }

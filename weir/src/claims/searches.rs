@@ -11,8 +11,8 @@ use std::time::Instant;
 
 /// Key of the only measure of a search.
 pub const KEY: &str = "elapsed_ns";
-/// Calls for each sample. The fastest counts, since other load only ever makes a call slower.
-const CALLS: usize = 3;
+/// Calls of each search for each sample. The fastest counts, since other load only ever makes a call slower.
+const CALLS: usize = 5;
 /// Size of the bug's map in MiB, and the largest.
 const MIB: u64 = 50;
 const MOST_MIB: u64 = 1024;
@@ -52,37 +52,33 @@ fn resolve(search: &Search) -> Result<Resolved> {
     Ok(Resolved { algorithm, factor, mib })
 }
 
-/// Times searches one after the other, so that none disturbs another. A map is kept until another is needed.
-#[derive(Default)]
-pub struct Stopwatch {
-    map: Vec<u8>,
-    filled: Option<(u64, u64, u64)>,
-}
-
-impl Stopwatch {
-    /// Time of one search for a free block, from a quarter of the map on, in nanoseconds. The seed places the metadata.
-    ///
-    /// # Errors
-    /// As [`check`].
-    pub fn elapsed_ns(&mut self, search: &Search, seed: u64, progress: &Progress) -> Result<u64> {
-        let Resolved { algorithm, factor, mib } = resolve(search)?;
-        let part = progress.begin(None);
-        if self.filled != Some((factor, mib, seed)) {
-            self.map.resize((mib << 20) as usize, 0);
-            maps::fill(&mut self.map, State::Free, factor, seed);
-            self.filled = Some((factor, mib, seed));
-        }
-        // Four blocks to a byte: the number of bytes is a quarter of the number of blocks.
-        let goal = self.map.len();
-        let call = || {
+/// Times of searches of one map for a free block, from a quarter of the map on, in nanoseconds. The seed places the
+/// metadata. The searches take turns, so that what slows the machine for some tenths of a second affects all of them and
+/// no search every time.
+///
+/// # Errors
+/// As [`check`].
+pub fn elapsed_ns(searches: &[&Search], seed: u64, progress: &Progress) -> Result<Vec<u64>> {
+    let searches = searches.iter().map(|search| resolve(search)).collect::<Result<Vec<Resolved>>>()?;
+    let Some(Resolved { factor, mib, .. }) = searches.first() else { return Ok(Vec::new()) };
+    debug_assert!(searches.iter().all(|one| (one.factor, one.mib) == (*factor, *mib)), "one map");
+    let mut map = vec![0; (mib << 20) as usize];
+    maps::fill(&mut map, State::Free, *factor, seed);
+    // Four blocks to a byte: the number of bytes is a quarter of the number of blocks.
+    let goal = map.len();
+    let mut fastest = vec![u64::MAX; searches.len()];
+    for call in 0..CALLS {
+        for (search, fastest) in searches.iter().zip(&mut fastest) {
+            let part = (call + 1 == CALLS).then(|| progress.begin(None));
             let begin = Instant::now();
-            black_box((algorithm.find)(black_box(&self.map), State::Free, goal));
-            begin.elapsed().as_nanos() as u64
-        };
-        let fastest = (0..CALLS).map(|_| call()).min().unwrap_or_default();
-        part.end();
-        Ok(fastest)
+            black_box((search.algorithm.find)(black_box(&map), State::Free, goal));
+            *fastest = (*fastest).min(begin.elapsed().as_nanos() as u64);
+            if let Some(part) = part {
+                part.end();
+            }
+        }
     }
+    Ok(fastest)
 }
 
 #[cfg(test)]
@@ -109,12 +105,14 @@ mod tests {
     #[test]
     fn larger_map_takes_longer_to_search() {
         let progress = Progress::new(2);
-        let mut stopwatch = Stopwatch::default();
-        let mut time = |mib: u64| {
+        let time = |mib: u64| {
             let map = format!("trandfactor=85,mib={mib}");
-            stopwatch.elapsed_ns(&search("#6", &map), 1, &progress).unwrap()
+            elapsed_ns(&[&search("#6", &map), &search("#1", &map)], 1, &progress).unwrap()
         };
         let (small, large) = (time(1), time(16));
-        assert!(large > 4 * small, "{small} ns and {large} ns for the 16-fold map");
+        for (small, large) in small.iter().zip(&large) {
+            assert!(*large > 4 * small, "{small} ns and {large} ns for the 16-fold map");
+        }
+        assert!(large[1] > large[0], "the first algorithm is slower than the last: {large:?}");
     }
 }
