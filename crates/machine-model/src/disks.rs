@@ -128,7 +128,7 @@ pub(crate) const TOP_NS: Estimate = Estimate { low: 500, typical: 1_000, high: 2
 pub(crate) const BOTTOM_NS: Estimate = Estimate { low: 500, typical: 1_500, high: 5_000 };
 
 /// Presets of disks with their TOML text.
-pub fn disk_presets() -> &'static [(&'static str, &'static str)] {
+pub const fn disk_presets() -> &'static [(&'static str, &'static str)] {
     &[
         ("hdd-7200", include_str!("../../../machines/disks/hdd-7200.toml")),
         ("ssd-sata", include_str!("../../../machines/disks/ssd-sata.toml")),

@@ -64,7 +64,7 @@ impl Networks {
 }
 
 /// Presets of networks with their TOML text.
-pub fn network_presets() -> &'static [(&'static str, &'static str)] {
+pub const fn network_presets() -> &'static [(&'static str, &'static str)] {
     &[
         ("1gbe", include_str!("../../../machines/networks/1gbe.toml")),
         ("loopback", include_str!("../../../machines/networks/loopback.toml")),

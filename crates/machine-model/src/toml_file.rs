@@ -2,6 +2,7 @@
 //! Parser of machine files. It reads the spanned TOML document directly, so that every error names its line and an
 //! unknown key suggests the most similar known one.
 
+mod devices;
 mod disks;
 mod effects;
 mod memory;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The table `[page_cache]`, and the option `--page-cache`.
 
-use super::disks::{self, MB_S};
+use super::devices::{self, MB_S};
 use super::effects::NANOSECONDS;
 use super::{Source, Table};
 use crate::{Machine, MachineError, PageCache};
@@ -43,7 +43,7 @@ impl Machine {
     /// Names the option and what was expected.
     pub fn set_page_cache(&mut self, text: &str) -> Result<(), MachineError> {
         let failed = |problem| MachineError { place: format!("--page-cache {text}"), problem };
-        let file = disks::keys(&format!("size_mb={text}")).map_err(failed)?;
+        let file = devices::keys(&format!("size_mb={text}")).map_err(failed)?;
         let source = Source { name: "", text: &file };
         let table = DeTable::parse(&file).map_err(|error| failed(error.message().replace('\n', ", ")))?;
         let read = read(Table::new(&source, "[page_cache]", &table)).map_err(|error| failed(error.problem))?;
