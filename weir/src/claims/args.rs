@@ -25,7 +25,7 @@ Examples:
   weir claims                          list the claims
   weir claims bfs-0.360-half-load      judge one
   weir claims bfs-0.360-half-load --first-seed 100
-  weir claims --all                    judge all, some 15 minutes
+  weir claims --all                    judge all, some 20 minutes
   weir claims --all --format json | jq '.claims[] | [.id, .verdict]'
   weir claims --file mine.toml --all   judge claims of your own
   weir claims --file mine.toml --all --check
