@@ -106,11 +106,12 @@ impl Wanted {
 
     /// Times all searches, those of the same map together.
     fn search(&self, results: &mut Results, progress: &Progress) -> Result<()> {
-        let mut of_maps: BTreeMap<(u64, u64, &str), Vec<(&Search, u64)>> = BTreeMap::new();
+        // By seed, sample and map: the searches, each with its number of samples.
+        let mut of_maps: BTreeMap<_, Vec<(&Search, u64)>> = BTreeMap::new();
         for ((side, draws), wanted) in &self.sides {
             let Side::Search(search) = side else { continue };
             for (draw, seed) in &wanted.points {
-                of_maps.entry((*seed, *draw, search.map.as_str())).or_default().push((search, *draws));
+                of_maps.entry((*seed, *draw, &search.map)).or_default().push((search, *draws));
             }
         }
         for ((seed, draw, _), searches) in of_maps {
