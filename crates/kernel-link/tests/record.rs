@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 use workload::{Op, Sleep, Start, TaskSpec};
 
@@ -172,7 +173,7 @@ fn helper_process_whose_threads_exchange_messages_over_tcp() {
             stream.write_all(&[0]).expect("sent");
         }
     };
-    let server = std::thread::Builder::new().name("server".into()).spawn(answer).expect("a thread");
+    let server = thread::Builder::new().name("server".into()).spawn(answer).expect("a thread");
     let mut stream = std::net::TcpStream::connect(address).expect("a server");
     for _ in 0..MESSAGES {
         stream.write_all(&[0]).expect("sent");
@@ -343,7 +344,14 @@ fn work_ended_by_a_signal_is_recorded_as_such() {
 #[test]
 fn running_processes_are_recorded_from_their_current_state() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let start = |script: &str| Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+    // `spawn` returns when the descriptors are closed. The kernel writes the arguments of the new program after that.
+    let start = |script: &str| {
+        let shell = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+        while fs::read(format!("/proc/{}/cmdline", shell.id())).expect("it lives").is_empty() {
+            thread::yield_now();
+        }
+        shell
+    };
     let mut spinner = start("while :; do :; done");
     let mut sleeper = start("while :; do sleep 0.02; done");
     let mut stranger = start("exec sleep 60");
