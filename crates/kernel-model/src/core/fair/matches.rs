@@ -38,6 +38,8 @@ struct Pair {
     hrtick: Vec<Option<Nanos>>,
     /// Tasks that the last kernel call migrated, with their new CPUs.
     moved: Vec<(usize, usize)>,
+    /// CPUs that active balancing has asked to run their stopper thread.
+    stops: Vec<bool>,
 }
 
 impl Pair {
@@ -55,7 +57,8 @@ impl Pair {
         });
         let oracle = Oracle::new(version, cpus, HZ);
         let (resched, hrtick, moved) = (vec![false; cpus], vec![None; cpus], Vec::new());
-        Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, acted: false, hrtick, moved }
+        let (now, output, acted, stops) = (Nanos::ZERO, Output::default(), false, vec![false; cpus]);
+        Pair { kernel, oracle, now, cpus, output, resched, acted, hrtick, moved, stops }
     }
 
     /// Collects the output of the last kernel call.
@@ -90,9 +93,7 @@ impl Pair {
         }
         self.return_to_user();
         self.settle();
-        if !self.needs_stopper() {
-            self.compare();
-        }
+        self.compare();
     }
 
     /// Lets time pass; slice timers fire on the way.
@@ -111,15 +112,24 @@ impl Pair {
             self.oracle.fire(cpu, at);
             self.return_to_user();
             self.settle();
-            if self.needs_stopper() {
-                return;
-            }
         }
     }
 
-    /// Active balancing has asked the stop class to move a running task, which the oracle lacks.
-    fn needs_stopper(&self) -> bool {
-        self.kernel.core.cpus.iter().any(|rq| rq.fair.push_to.is_some())
+    /// Tells the oracle which CPUs active balancing has asked to run their stopper thread. It accepts that at any time
+    /// if a task runs there, another one competes with it, and the CPU that is to get one of them is idle.
+    fn note_stoppers(&mut self) {
+        for cpu in 0..self.cpus {
+            let Some(to) = self.kernel.core.cpus[cpu].fair.push_to else { continue };
+            if !std::mem::replace(&mut self.stops[cpu], true) {
+                let has_two = self.oracle.running(cpu).is_some() && self.oracle.competitors(cpu) > 1;
+                assert!(
+                    has_two && self.oracle.running(to.index()).is_none(),
+                    "CPU {cpu} pushes to {to} at {}",
+                    self.now
+                );
+                self.oracle.resched[cpu] = true;
+            }
+        }
     }
 
     /// Selects one of the tasks in these states.
@@ -174,12 +184,12 @@ impl Pair {
     }
 
     fn schedule(&mut self, cpu: usize, leave: Leave, how: Leaves) {
-        self.resched[cpu] = false;
+        (self.resched[cpu], self.stops[cpu]) = (false, false);
         self.kernel.schedule(CpuId(cpu as u32), leave);
         self.collect();
-        let pulled: Vec<usize> = self.moved.iter().map(|&(task, _)| task).collect();
+        let (pulled, pushed): (Vec<_>, Vec<_>) = self.moved.iter().copied().partition(|&(_, to)| to == cpu);
         self.oracle.here = cpu;
-        self.oracle.schedule(cpu, self.now, how, &pulled);
+        self.oracle.schedule(cpu, self.now, how, &pulled, pushed.first().copied());
         self.return_to_user();
     }
 
@@ -257,7 +267,8 @@ impl Pair {
 
     /// Carries out pending reschedules.
     fn settle(&mut self) {
-        while !self.needs_stopper() {
+        loop {
+            self.note_stoppers();
             assert_eq!(self.resched, self.oracle.resched, "CPUs asked to reschedule at {}", self.now);
             let Some(cpu) = self.resched.iter().position(|&asked| asked) else { return };
             self.schedule(cpu, Leave::Preempt, Leaves::Preempted);
@@ -340,9 +351,6 @@ fn matches(version: (u16, u16), cpus: usize, steps: &[Step]) {
     let mut pair = Pair::new(version, cpus);
     for step in steps {
         pair.step(step);
-        if pair.needs_stopper() {
-            return;
-        }
     }
 }
 
@@ -356,6 +364,27 @@ fn run(mut runner: TestRunner) {
 
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// Found by random steps: task 1 runs on CPU 0, where task 0 is pinned and waits, and CPU 1 is idle.
+#[test]
+fn naive_model_follows_a_push_of_the_running_task() {
+    let fork = || Step::Fork { policy: Policy::Other, nice: 0 };
+    let pass = |us| Step::Pass { us };
+    let (on_first, tick) = (|how| Step::Leave { cpu: 0, how }, || Step::Tick { cpu: 0 });
+    let mut steps = vec![fork(), pass(5_050), on_first(Leaves::Sleeps), Step::Affinity { which: 0, cpus: 0 }];
+    steps.extend([fork(), pass(1_215), Step::Wake { which: 0 }, on_first(Leaves::Yields)]);
+    steps.extend([4_000, 1_750, 3_985, 0].into_iter().flat_map(|us| [tick(), pass(us)]));
+    let mut pair = Pair::new((7, 2), 2);
+    let mut pushed_by = None;
+    for (at, step) in steps.iter().enumerate() {
+        let before = pair.oracle.tasks.get(1).map(|task| (task.state, task.cpu));
+        pair.step(step);
+        if before == Some((State::Runs, 0)) && pair.oracle.tasks[1].cpu == 1 {
+            pushed_by = Some(at);
+        }
+    }
+    assert_eq!(pushed_by, Some(steps.len() - 2), "the last tick of CPU 0: {:?}", pair.oracle.tasks);
 }
 
 #[test]

@@ -346,16 +346,31 @@ impl Oracle {
         }
     }
 
-    /// Reschedules a CPU. `pulled` are the tasks that it takes from another CPU if it has none.
-    pub fn schedule(&mut self, cpu: usize, now: Nanos, leaves: Leaves, pulled: &[usize]) {
+    /// Reschedules a CPU. `pulled` are the tasks that it takes from another CPU if it has none, and `pushed` is the task that
+    /// its stopper thread moves before that: the running one or another.
+    pub fn schedule(
+        &mut self,
+        cpu: usize,
+        now: Nanos,
+        leaves: Leaves,
+        pulled: &[(usize, usize)],
+        pushed: Option<(usize, usize)>,
+    ) {
         self.charge(cpu, now);
-        let prev = self.running(cpu);
+        let mut prev = self.running(cpu);
         if let Some(task) = prev {
             self.leave(task, leaves);
         }
+        if let Some((task, to)) = pushed {
+            if self.tasks[task].state == State::Runs {
+                (self.tasks[task].state, prev) = (State::Waits, None);
+            }
+            self.pull(task, to, now);
+            self.preempt(task, now, false);
+        }
         let mut next = self.pick(cpu, prev);
         if next.is_none() {
-            pulled.iter().for_each(|&task| self.pull(task, cpu, now));
+            pulled.iter().for_each(|&(task, _)| self.pull(task, cpu, now));
             next = self.pick(cpu, None);
         }
         (self.resched[cpu], self.lazy[cpu]) = (false, false);
