@@ -372,8 +372,12 @@ fn running_processes_are_recorded_from_their_current_state() {
         let mut found = tasks.iter().filter(|task| task.who.tgid == Some(process));
         found.next().unwrap_or_else(|| panic!("{process} is not in {tasks:?}"))
     };
-    let spins = of(spinner.id());
-    assert!(matches!(spins.start, Start::At(_)) && spins.command.is_some(), "{:?} {:?}", spins.start, spins.who);
+    let TaskSpec { start, command, .. } = of(spinner.id());
+    assert!(
+        matches!(start, Start::At(_)),
+        "the busy shell was running when the recording began, not forked: {start:?}"
+    );
+    assert!(command.is_some(), "the recorder read the command line of the busy shell from /proc");
     let spun = work(of(spinner.id()));
     assert!(spun > Nanos::from_ms(20) && spun <= recorded.summary.wall, "only what it did meanwhile: {spun}");
     let forks = of(sleeper.id()).script.iter().filter(|op| matches!(op, Op::Fork(_))).count();
