@@ -81,7 +81,7 @@ pub enum DetailKind {
         /// Number of requests in progress, those that the kernel keeps included.
         requests: u32,
     },
-    /// The task reloads what its caches have lost before it works again.
+    /// The task reloads what its caches have lost, which costs it run time.
     Reloads {
         /// Time that it needs.
         time: Nanos,

@@ -22,9 +22,9 @@ pub(crate) struct Pace {
     rate: Rate,
     /// Time that the task is still to lose to reloads.
     debt: Nanos,
-    /// Part of its run time in which it works while it has a debt; `None`: it does not work.
+    /// Share of run time in which the task works while it has a debt; `None`: it does no work until the debt is paid.
     beside: Option<Rate>,
-    /// Fraction of a nanosecond of that time.
+    /// Remainder of dividing run time by `beside`, below 1 ns; the next division includes it.
     part: Part,
     /// Fraction of a nanosecond lost to memory that was not accounted yet, in units of 2^-16.
     lost: u32,
