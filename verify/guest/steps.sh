@@ -21,9 +21,11 @@ while read -r name limit script argument <&3; do
     for cpu in $(movable_cpus); do set_cpu "$cpu" 1 2>/dev/null; done
     spent=$(($(centiseconds) - begin))
     echo "$name $status $spent" >>/out/results
+    why="status $status"
+    [ "$spent" -lt $((limit * 100)) ] || why="its limit is $limit s"
     case $status in
     0) echo "ok      $name ($((spent / 100)).$((spent / 10 % 10)) s)" ;;
-    *) all=1 && echo "FAILED  $name (status $status)" && tail -n 40 "/out/log/$name" | sed 's/^/        /' ;;
+    *) all=1 && echo "FAILED  $name ($why)" && tail -n 40 "/out/log/$name" | sed 's/^/        /' ;;
     esac
 done 3</steps/list
 exit $all

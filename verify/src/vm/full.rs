@@ -78,7 +78,7 @@ fn list_of_preset(policy: &str, cpus: usize, cycles: u32, stress_s: u32) -> Vec<
 fn common() -> Vec<Step> {
     vec![
         Step::new("measure", "", 60),
-        Step::new("record", "", 60),
+        Step::new("record", "", 180),
         Step::new("tests", "/in/in_kernel", 300),
         Step::new("tests", "/in/commands_in_kernel", 400),
         Step::new("tests", "/in/groups_in_kernel", 200),

@@ -53,7 +53,7 @@ impl Step {
 pub struct StepResult {
     /// Name of the step.
     pub name: String,
-    /// Exit status of its script; 124 after a timeout, `None` if it was not run.
+    /// Exit status of its script; 143 or 137 at its limit, as busybox reports signals; `None` if it was not run.
     pub status: Option<u8>,
     /// Duration in guest time.
     pub spent: Duration,
