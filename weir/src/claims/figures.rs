@@ -33,10 +33,11 @@ impl Figures {
         }
     }
 
-    /// A difference with its interval, all in one unit: `-5.8 % (-6.7 % to -5.0 %)`, or `x3.2 (x2.5 to x4.0)` if it is
-    /// threefold or more.
+    /// A number with its interval, all in one unit: `-5.8 % (-6.7 % to -5.0 %)`; a difference that is threefold or more
+    /// is a factor, `x3.2 (x2.5 to x4.0)`.
     pub fn with_interval(self, ppm: i64, interval: Option<(i64, i64)>) -> String {
-        let one = |value: i64| if ppm >= FACTOR_PPM { factor(value) } else { self.percent(value) };
+        let threefold = self == Figures::Differences && ppm >= FACTOR_PPM;
+        let one = |value: i64| if threefold { factor(value) } else { self.percent(value) };
         let interval = interval.map(|(low, high)| format!(" ({} to {})", one(low), one(high)));
         one(ppm) + &interval.unwrap_or_default()
     }
@@ -88,10 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn quotients_are_shown_as_shares_or_factors() {
+    fn quotients_are_shown_as_shares() {
         let shown = |ppm, interval| Figures::Quotients.with_interval(ppm, Some(interval));
         assert_eq!(shown(-133_000, (-171_000, -99_000)), "86.7 % (82.9 % to 90.1 %)");
         assert_eq!(shown(-998_000, (-1_000_000, -997_000)), "0.20 % (0.00 % to 0.30 %)");
-        assert_eq!(shown(2_100_000, (1_800_000, 2_400_000)), "x3.1 (x2.8 to x3.4)");
+        assert_eq!(shown(2_100_000, (1_800_000, 2_400_000)), "310.0 % (280.0 % to 340.0 %)");
     }
 }
