@@ -12,15 +12,20 @@ const ONE_PPM: i64 = 1_000_000;
 pub enum Figures {
     /// Relative differences between two sides.
     Differences,
-    /// Quotients of two measures of one side.
-    Quotients,
+    /// Quotients of two measures of one side, as parts of a whole.
+    Shares,
+    /// Quotients of two measures of one side, of which the published one is threefold or more.
+    Factors,
 }
 
 impl Figures {
     /// Those of a claim.
     pub fn of(claim: &Claim) -> Figures {
         match &claim.test {
-            Test::Runs(runs) if runs.b.is_none() => Figures::Quotients,
+            Test::Runs(runs) if runs.b.is_none() => match claim.published_ppm {
+                Some(FACTOR_PPM..) => Figures::Factors,
+                _ => Figures::Shares,
+            },
             _ => Figures::Differences,
         }
     }
@@ -36,8 +41,12 @@ impl Figures {
     /// A number with its interval, all in one unit: `-5.8 % (-6.7 % to -5.0 %)`; a difference that is threefold or more
     /// is a factor, `x3.2 (x2.5 to x4.0)`.
     pub fn with_interval(self, ppm: i64, interval: Option<(i64, i64)>) -> String {
-        let threefold = self == Figures::Differences && ppm >= FACTOR_PPM;
-        let one = |value: i64| if threefold { factor(value) } else { self.percent(value) };
+        let factors = match self {
+            Figures::Differences => ppm >= FACTOR_PPM,
+            Figures::Shares => false,
+            Figures::Factors => true,
+        };
+        let one = |value: i64| if factors { factor(value) } else { self.percent(value) };
         let interval = interval.map(|(low, high)| format!(" ({} to {})", one(low), one(high)));
         one(ppm) + &interval.unwrap_or_default()
     }
@@ -50,7 +59,7 @@ impl Figures {
     fn percent(self, ppm: i64) -> String {
         let (ppm, sign) = match self {
             Figures::Differences => (ppm, true),
-            Figures::Quotients => (ppm + ONE_PPM, false),
+            _ => (ppm + ONE_PPM, false),
         };
         let (value, decimals) = (ppm as f64 / 1e4, if ppm.abs() >= 10_000 { 1 } else { 2 });
         if sign { format!("{value:+.decimals$} %") } else { format!("{value:.decimals$} %") }
@@ -89,10 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn quotients_are_shown_as_shares() {
-        let shown = |ppm, interval| Figures::Quotients.with_interval(ppm, Some(interval));
+    fn quotients_are_shares_or_factors_whatever_their_size() {
+        let shown = |ppm, interval| Figures::Shares.with_interval(ppm, Some(interval));
         assert_eq!(shown(-133_000, (-171_000, -99_000)), "86.7 % (82.9 % to 90.1 %)");
         assert_eq!(shown(-998_000, (-1_000_000, -997_000)), "0.20 % (0.00 % to 0.30 %)");
         assert_eq!(shown(2_100_000, (1_800_000, 2_400_000)), "310.0 % (280.0 % to 340.0 %)");
+        assert_eq!(Figures::Factors.with_interval(1_900_000, Some((1_800_000, 2_400_000))), "x2.9 (x2.8 to x3.4)");
+    }
+
+    #[test]
+    fn shipped_quotients_are_factors_only_where_a_factor_was_published() {
+        let factors: Vec<_> = claims::read_all(claims::FILES)
+            .unwrap()
+            .into_iter()
+            .filter(|claim| Figures::of(claim) == Figures::Factors)
+            .map(|claim| claim.id)
+            .collect();
+        assert_eq!(factors, ["lottery-in-proportion"]);
     }
 }
