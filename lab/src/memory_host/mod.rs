@@ -21,7 +21,7 @@ use std::path::Path;
 /// Options of `cargo xtask memory-host`.
 #[derive(Args)]
 #[command(after_help = "\
-The machine should be idle. It takes five minutes and needs root, gcc and two CPUs.
+The machine should be idle. It takes ten to thirty minutes and needs root, gcc and two CPUs.
 
 Examples:
   cargo xtask memory-host > lab/results/memory-host.md")]
