@@ -22,7 +22,7 @@ while read -r name limit script argument <&3; do
     spent=$(($(centiseconds) - begin))
     echo "$name $status $spent" >>/out/results
     why="status $status"
-    [ "$spent" -lt $((limit * 100)) ] || why="its limit is $limit s"
+    [ "$spent" -lt $((limit * 100)) ] || why="$why after its limit of $limit s"
     case $status in
     0) echo "ok      $name ($((spent / 100)).$((spent / 10 % 10)) s)" ;;
     *) all=1 && echo "FAILED  $name ($why)" && tail -n 40 "/out/log/$name" | sed 's/^/        /' ;;
