@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Cost of a task's memory: reloads of caches, memory of other nodes, memory bandwidth.
 //!
-//! [`Memory`] is notified when a task gets a CPU and when it leaves it. It answers with the [`Reload`]
-//! that costs the task run time, and with the [`speed::Rate`] at which its memory lets it work. Time is passed in;
-//! nothing here reads a clock. All results are integers: bytes, nanoseconds, and fixed-point numbers with 16
-//! fractional bits.
+//! [`Memory`] is notified when a task gets a CPU and when it leaves it. It answers with the [`Reload`] that costs the
+//! task run time, and with the [`speed::Rate`] at which its memory lets it work. Time is passed in; nothing here reads
+//! a clock. All results are integers: bytes, nanoseconds, and fixed-point numbers with 16 fractional bits.
 //!
 //! 1. *Caches* keep the working sets that were used in them last, in order, with stamps. What others used since a task
 //!    left tells the part of its working set that is gone ([`loss::lost`]). The number of sets kept is bounded; there

@@ -346,8 +346,8 @@ impl Oracle {
         }
     }
 
-    /// Reschedules a CPU. `pulled` are the tasks that it takes from another CPU if it has none, and `pushed` is the task that
-    /// its stopper thread moves before that: the running one or another.
+    /// Reschedules a CPU. `pulled` are the tasks that it takes from another CPU if it has none, and `pushed` is the task
+    /// that its stopper thread moves before that: the running one or another. Each comes with its new CPU.
     pub fn schedule(
         &mut self,
         cpu: usize,
