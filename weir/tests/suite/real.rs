@@ -38,6 +38,27 @@ fn could(output: &Output) -> bool {
 /// More runnable tasks than one CPU, a sleep, and a parent that waits for its children.
 const SCRIPT: &str = "for i in 1 2 3; do (head -c 3000000 /dev/zero | md5sum >/dev/null) & done; sleep 0.2; wait";
 
+/// Runs [`SCRIPT`] on CPU 0 into `a.weirrun` and `a.html`, again if the kernel hid a wakeup from the meter: what made a
+/// hidden wakeup is unknown, be it the timer of the sleep. Of 15,000 wakeups on an idle virtual machine two were hidden.
+/// False if `weir run` is not possible here.
+fn run_without_unseen_wakeups(directory: &Path) -> bool {
+    const ATTEMPTS: usize = 10;
+    let command = ["taskset", "-c", "0", "sh", "-c", SCRIPT];
+    let options = ["run", "--save", "a.weirrun", "--report", "a.html", "--format", "json", "--"];
+    for _ in 0..ATTEMPTS {
+        let made = weir(directory, &[options.as_slice(), &command].concat());
+        if !could(&made) {
+            return false;
+        }
+        assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+        let document: Value = serde_json::from_slice(&made.stdout).unwrap();
+        if document["runs"][0]["meter"]["unseen_wakeups"].as_u64().unwrap() == 0 {
+            return true;
+        }
+    }
+    panic!("each of {ATTEMPTS} runs had wakeups that were hidden from the meter");
+}
+
 /// The counterpart of `recordings::nix_workloads_from_ixfs_complete_under_each_scheduler` in this machine's kernel.
 #[test]
 fn nix_workloads_from_ixfs_complete_in_the_running_kernel() {
@@ -65,12 +86,9 @@ fn real_run_explanation_omits_unobserved_queues() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| weir(directory.path(), args);
-    let made =
-        run(&["run", "--save", "a.weirrun", "--report", "a.html", "--", "taskset", "-c", "0", "sh", "-c", SCRIPT]);
-    if !could(&made) {
+    if !run_without_unseen_wakeups(directory.path()) {
         return;
     }
-    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
     let explained = run(&["explain", "a.weirrun"]);
     assert_eq!(explained.status.code(), Some(0), "{}", text(&explained.stderr));
     let explained = text(&explained.stdout);
