@@ -92,6 +92,10 @@ fn report(summary: &RecordSummary) -> String {
         text.push_str("weir: warning: events were lost: durations and wakers of sleeps may be wrong\n");
         text.extend(summary.lost_where().iter().map(|place| format!("weir: lost {place}\n")));
     }
+    if summary.unseen_wakeups > 0 {
+        let wakeups = counted(summary.unseen_wakeups, "wakeup");
+        text.push_str(&format!("weir: the kernel hid {wakeups}; sleeps without a known end count as outside events\n"));
+    }
     if let Some(at) = summary.cut_at {
         text.push_str(&format!("weir: warning: the recording is full: it is cut at {at}\n"));
     }

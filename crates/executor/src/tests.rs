@@ -709,13 +709,14 @@ fn tasks_start_immediately_without_a_gate() {
     assert_eq!(result.tasks.iter().map(Counts::of).collect::<Vec<_>>(), model(&workload).0);
 }
 
-/// The memory is read eight times to measure a visit. With 64 MiB that takes more than 50 ms on any machine.
+/// The memory is read eight times to measure a visit. With 64 MiB that takes more than 50 ms on any machine. Any task may
+/// start late for other reasons, so one early start of several says that time did not begin before.
 #[test]
 fn memory_of_tasks_is_made_before_time_starts() {
     let workload = rt_app(r#"{"tasks": {"a": {"loop": 1, "run": 100, "footprint": "64M", "stream": 10}}}"#);
-    let result = real(&workload, &Options { gate: false, ..options() });
-    let started = result.tasks[0].started;
-    assert!(started < Nanos::from_ms(50), "started after {started}");
+    let start = || real(&workload, &Options { gate: false, ..options() }).tasks[0].started;
+    let starts: Vec<Nanos> = (0..4).map(|_| start()).collect();
+    assert!(starts.iter().any(|started| *started < Nanos::from_ms(50)), "started after {starts:?}");
 }
 
 /// A waiter that has left its CPU is recognized as sleeping; a spinning task is not.

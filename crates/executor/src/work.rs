@@ -78,7 +78,7 @@ impl Calibration {
         let spread = |index| cpus[if count > 1 { index * last / (count - 1) } else { last }];
         let mut times = Vec::new();
         let begun = Instant::now();
-        loop {
+        for round in 1.. {
             let visit = Instant::now();
             for cpu in (0..count).map(spread) {
                 // This CPU may have gone offline; the others suffice.
@@ -88,7 +88,8 @@ impl Calibration {
                 (0..TRIES).for_each(|_| spin(rounds));
                 times.extend((0..TRIES).map(|_| time(rounds)));
             }
-            if begun.elapsed() >= SPAN {
+            // One round could fall into one disturbance that lasts as long.
+            if round > 1 && begun.elapsed() >= SPAN {
                 break;
             }
             thread::sleep(APART.saturating_sub(visit.elapsed()));
@@ -180,7 +181,6 @@ mod tests {
         assert_eq!(steps.get(), 3, "it stops when work returns false");
     }
 
-    /// A calibration with a single visit per CPU could be spoiled by one disturbance.
     #[test]
     fn calibration_visits_cpus_again_after_some_tenths_of_a_second() {
         let begun = Instant::now();

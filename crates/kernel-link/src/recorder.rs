@@ -88,6 +88,9 @@ pub struct RecordSummary {
     pub skipped: Vec<(String, u64)>,
     /// Number of tasks alive at the end: daemons, or tasks whose end was lost.
     pub unfinished: u32,
+    /// Number of wakeups that the kernel hid: what ended these sleeps is unknown, and when is inferred from the CPU time
+    /// that the task had got when it was next seen. See [`crate::meter::MeterCost::unseen_switches`] for the reason.
+    pub unseen_wakeups: u64,
     /// Time from the start of the command to the last event.
     pub wall: Nanos,
     /// CPU time of all recorded tasks.
@@ -212,6 +215,7 @@ pub(crate) fn run(
         lost_by_cpu,
         skipped,
         unfinished: converted.unfinished,
+        unseen_wakeups: converted.unseen_wakeups,
         requests_left_out: converted.requests_left_out,
         cut_at: cut.then_some(converted.wall),
         wall: converted.wall,

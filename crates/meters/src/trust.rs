@@ -28,6 +28,10 @@ pub struct Trust {
     pub steal: Option<Nanos>,
     /// CPU time of tasks that do not belong to the measured command; `None` if there is no command, or unknown.
     pub foreign: Option<Nanos>,
+    /// Number of switches and wakeups that the kernel hid from the meter and that were inferred from later events;
+    /// `None` if the table has none. The host of a virtual machine may make its kernel hide what happens while certain
+    /// tasks run. Counts are right nevertheless, but wakers are unknown, and a wait may be charged to the sleep before.
+    pub unseen: Option<u64>,
 }
 
 impl Trust {
@@ -53,6 +57,9 @@ impl Trust {
         if let Some(foreign) = self.foreign.filter(|foreign| *foreign > Nanos::ZERO) {
             text += &format!("other tasks of the machine used {foreign}, {} of all CPU time\n", part(foreign));
         }
+        if let Some(unseen) = self.unseen.filter(|unseen| *unseen > 0) {
+            text += &format!("the kernel hid {unseen} switches and wakeups, which are inferred\n");
+        }
         text
     }
 
@@ -66,6 +73,7 @@ impl Trust {
             "lost": self.lost,
             "steal_ns": self.steal.map(|time| time.0),
             "foreign_ns": self.foreign.map(|time| time.0),
+            "unseen": self.unseen,
         })
     }
 }

@@ -64,6 +64,8 @@ pub struct Converted {
     pub unfinished: u32,
     /// Number of events of tasks without a recorded birth; 0 if no event was lost.
     pub orphans: u64,
+    /// Number of sleeps that ended unseen ([`Waker::Unseen`]).
+    pub unseen_wakeups: u64,
 }
 
 /// Converts the events of a recording, in any order. `overheads` are subtracted from the tasks' work.
@@ -111,6 +113,7 @@ pub struct Conversion {
     first: Nanos,
     last: Nanos,
     orphans: u64,
+    unseen_wakeups: u64,
     pub(crate) sums: Sums,
     /// Everything before this time is written.
     pub(crate) horizon: Nanos,
@@ -152,6 +155,7 @@ impl Conversion {
             first: Nanos::MAX,
             last: Nanos::ZERO,
             orphans: 0,
+            unseen_wakeups: 0,
             sums: Sums::default(),
             horizon: Nanos::ZERO,
             is_full: false,
@@ -381,6 +385,7 @@ impl Conversion {
 
     fn sleep(&mut self, index: usize, event: &Event, slept: &Slept) {
         self.last = self.last.max(slept.wake);
+        self.unseen_wakeups += u64::from(slept.waker == Waker::Unseen);
         let length = slept.wake.since(event.time);
         let waker = match slept.waker {
             Waker::Task(number, work) => self.index.get(&number).map(|&waker| (waker, work)),
@@ -470,8 +475,19 @@ impl Conversion {
         let wall = self.last.since(self.first);
         let requests_left_out;
         (observed.devices, observed.requests, requests_left_out) = self.requests.finish(&host.devices);
-        let orphans = self.orphans;
-        (Converted { workload, observed, requests_left_out, wall, cpu, scheduling, unfinished, orphans }, cut)
+        let (orphans, unseen_wakeups) = (self.orphans, self.unseen_wakeups);
+        let converted = Converted {
+            workload,
+            observed,
+            requests_left_out,
+            wall,
+            cpu,
+            scheduling,
+            unfinished,
+            orphans,
+            unseen_wakeups,
+        };
+        (converted, cut)
     }
 
     /// Drops the latest steps if there are too many. A step becomes at most two operations (its own and the work

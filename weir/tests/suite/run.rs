@@ -279,13 +279,13 @@ fn recording_file_is_complete_or_absent() {
         return;
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let long = "trap 'echo >stopped; exit 7' TERM; echo >ready; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; done";
+    let long = "trap 'echo >stopped; exit 7' TERM; echo >ready; for i in $(seq 200); do sleep 0.1; done";
     let cases = [
         ("true", None, Some(0), &["x.weir"][..]),
         ("exit 3", None, Some(1), &["x.weir"]),
         // The signal reaches the command, and what was recorded until then is kept.
         (long, Some("TERM"), Some(1), &["ready", "stopped", "x.weir"]),
-        ("echo >ready; sleep 1", Some("KILL"), None, &["ready"]),
+        ("echo >ready; sleep 20", Some("KILL"), None, &["ready"]),
     ];
     for (script, signal, status, left) in cases {
         let directory = tempfile::tempdir().unwrap();

@@ -243,7 +243,7 @@ fn no_task_survives_a_killed_program() {
         let all: Vec<u32> = tasks.values().map(|task| task.tid).chain([coordinator]).collect();
         let begun = Instant::now();
         while all.iter().any(|&task| goes_on(task)) {
-            assert!(begun.elapsed() < Duration::from_secs(5), "{name}: left {tasks:?}");
+            assert!(begun.elapsed() < Duration::from_secs(20), "{name}: left {tasks:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -276,6 +276,7 @@ impl Tables {
             steal: Some(passed.steal),
             foreign: (self.scope != Scope::Machine && self.what != What::Interrupts)
                 .then(|| passed.busy.since(Nanos(run))),
+            unseen: (self.what != What::Interrupts).then(|| states.iter().map(|told| u64::from(told.unseen)).sum()),
         };
         (self.since, self.times, self.lost) = (now, times, lost);
         Ok(match self.what {

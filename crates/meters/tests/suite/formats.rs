@@ -23,7 +23,7 @@ lock 0xfffffffff017d490 50 12710074 215909070 /sys/src/nix/port/page.c:560
 ";
 
 fn trust(elapsed: Nanos, cpus: u32) -> Trust {
-    Trust { world: World::Real, elapsed, cpus, lost: 0, steal: None, foreign: None }
+    Trust { world: World::Real, elapsed, cpus, lost: 0, steal: None, foreign: None, unseen: None }
 }
 
 fn nix() -> Locks {

@@ -174,11 +174,17 @@ fn compressing_threads_are_not_idle_between_chunks() {
         assert_eq!(summary.chunks, 6);
         trace.spans()
     };
-    let (on, off) = (with(true), with(false));
     // Without overlap a thread is idle at least while a chunk is searched; with overlap its next block is already
-    // queued. The tolerance allows for preemption by other programs.
-    let (on_ns, off_ns) = (idle_between_chunks(&on), idle_between_chunks(&off));
-    assert!(on_ns < off_ns / 3, "idle for {on_ns} ns with overlap, for {off_ns} ns without");
+    // queued. The tolerance allows for preemption by other programs, and so do further attempts.
+    let mut idle = Vec::new();
+    let (on, off) = loop {
+        let (on, off) = (with(true), with(false));
+        idle.push((idle_between_chunks(&on), idle_between_chunks(&off)));
+        match idle.last() {
+            Some((on_ns, off_ns)) if *on_ns < off_ns / 3 => break (on, off),
+            _ => assert!(idle.len() < 5, "idle for these ns with overlap, and without: {idle:?}"),
+        }
+    };
     // With overlap, every chunk but the first was searched before its predecessor was compressed; without overlap,
     // none.
     let found_early = |spans: &[crate::trace::Span], chunk: usize| {
