@@ -4,7 +4,7 @@
 //! Some threads switch, wake each other and compute, first without the recorder's programs and then traced by them
 //! like the tasks to be recorded. The programs measure their own run time, then and later ([`crate::own_time`]); the
 //! additional cost of calling them is found here. This takes about a second on an idle machine, including the loading
-//! of the programs.
+//! of the programs, and a few seconds on a busy one.
 
 use crate::LinkError;
 use crate::own_time::{OwnTimes, Runs};

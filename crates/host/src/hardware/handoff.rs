@@ -24,6 +24,14 @@ pub const APART: Duration = Duration::from_micros(300);
 /// Work before a handoff to another CPU that is idle but should not be halted.
 pub const CLOSE: Duration = Duration::from_micros(20);
 
+/// Runs `work` pinned to this CPU, in the calling thread, before other tasks of the fair class where that is permitted: each
+/// `sched_yield()` and each handoff could give another program a whole slice. The thread stays favored.
+fn favored<T>(cpu: CpuId, work: impl FnOnce() -> T) -> T {
+    // Without the permission it takes longer, no more. On Linux this is the nice value of the thread alone.
+    let _ = rustix::process::setpriority_process(None, -20);
+    pinned(cpu, work)
+}
+
 /// CPU time of the calling thread, in nanoseconds.
 fn own_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -134,7 +142,7 @@ pub fn handoff(a: CpuId, b: CpuId, times: u32, work: Duration) -> Quantiles {
 fn handoffs(a: CpuId, b: CpuId, times: u32, batch: u32, work: Duration) -> Handoffs {
     let turn = Padded(AtomicU32::new(0));
     let side = |own: u32, cpu: CpuId| {
-        pinned(cpu, || {
+        favored(cpu, || {
             let mut took = Vec::with_capacity(times as usize);
             let mut turn_of = own;
             sleep_until(&turn.0, turn_of);
@@ -181,7 +189,7 @@ pub fn yields(cpu: CpuId, threads: usize) -> Quantiles {
     const ROUNDS: usize = 40;
     let barrier = Barrier::new(threads);
     let side = || {
-        pinned(cpu, || {
+        favored(cpu, || {
             barrier.wait();
             let round = |_| {
                 let before = own_ns();
