@@ -10,14 +10,9 @@ use std::time::{Duration, Instant};
 
 const WORKLOAD: &str = r#"{"global": {"duration": 1}, "tasks": {"a": {"run": 900, "sleep": 300}}}"#;
 
-fn command(directory: &Path, line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.current_dir(directory).args(line.split(' '));
-    command
-}
-
 fn weir(directory: &Path, line: &str) -> Output {
-    command(directory, line).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.current_dir(directory).args(line.split(' ')).output().unwrap()
 }
 
 fn workspace() -> tempfile::TempDir {
@@ -86,7 +81,13 @@ fn report_is_printed_although_another_output_fails_in_the_end() {
 fn interrupted_sweep_reports_and_saves_the_finished_runs() {
     let directory = workspace();
     let line = "sim fifo -m laptop-2c4t -w ./load.json --for 5s --seeds 1000 --format json --save some.weirrun";
-    let child = command(directory.path(), line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Shells start background commands with SIGINT ignored, which their children inherit.
+    let mut sweep = Command::new("env");
+    sweep
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_weir")])
+        .args(line.split(' '))
+        .current_dir(directory.path());
+    let child = sweep.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let began = Instant::now();
     // Threads of the sweep, besides that of `main`, say that it has begun.
     let tasks = format!("/proc/{}/task", child.id());

@@ -235,7 +235,7 @@ fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
     );
     holds(
         "one('#why').hidden = true; const canvas = one('.lane canvas'); await key(canvas, '0'); await key(canvas, 'PageDown');
-         for (let press = 0; one('#why').hidden && press < 50; press++) { await key(canvas, 'n'); await key(canvas, 'Enter');
+         for (let press = 0; one('#why').hidden && press < 300; press++) { await key(canvas, 'n'); await key(canvas, 'Enter');
            await frame(); await frame(); }
          return !one('#why').hidden",
     );
@@ -295,14 +295,14 @@ fn playground_link_is_followed_during_a_run_and_refused_if_damaged() {
     ));
     holds(&format!(
         "{FINISH} {long} await finish(() => one('#cancel').click());
-         one('.lane .longest button').click(); for (let wait = 0; one('#why').hidden && wait < 100; wait++) await frame();
+         one('.lane .longest button').click(); for (let wait = 0; one('#why').hidden && wait < 900; wait++) await frame();
          return one('#why h3').textContent === 'No explanation'
            && one('#why pre').textContent === 'this run is over; run it again'"
     ));
     for damaged in ["s=%E0%A4%A", "s=bfs&json=@@", "s=bfs&json=AAAA"] {
         holds(&format!(
             "location.hash = '#s=stride&w=video'; await frame(); await frame(); location.hash = '#{damaged}';
-             for (let wait = 0; !one('#status').matches('.failed') && wait < 100; wait++) await frame();
+             for (let wait = 0; !one('#status').matches('.failed') && wait < 900; wait++) await frame();
              const said = one('#status').textContent; one('#status').classList.remove('failed');
              return said.startsWith('This link is damaged: ') && one('#command').textContent.includes('sim stride ')"
         ));
@@ -330,11 +330,15 @@ fn playground_click_on_a_row_label_explains_nothing() {
          await frame(); await frame(); const { left, top } = canvas.getBoundingClientRect(); return [left, top + 26]",
     );
     let [left, y] = [0, 1].map(|index: usize| place[index].as_f64().unwrap());
-    let waits = "for (let wait = 0; one('#why').hidden && wait < 60; wait++) await frame(); return !one('#why').hidden";
+    let explained = |frames: u32| {
+        format!(
+            "for (let wait = 0; one('#why').hidden && wait < {frames}; wait++) await frame(); return !one('#why').hidden"
+        )
+    };
     click(&mut browser, [left + 20.0, y]);
-    assert_eq!(browser.run(waits), json!(false), "a label was clicked");
+    assert_eq!(browser.run(&explained(60)), json!(false), "a label was clicked");
     click(&mut browser, [left + 500.0, y]);
-    assert_eq!(browser.run(waits), json!(true), "the chain was clicked");
+    assert_eq!(browser.run(&explained(900)), json!(true), "the chain was clicked");
     browser.assert_quiet();
 }
 
