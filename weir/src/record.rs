@@ -6,7 +6,7 @@ mod check;
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
 use host::signals::Signals;
-use kernel_link::{RecordOptions, RecordSummary, Whom};
+use kernel_link::{RecordOptions, RecordScope, RecordSummary};
 use output_file::{Privacy, Target};
 use report::counted;
 use std::ffi::OsString;
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// Records and writes the file. Returns false if the command failed or events were lost.
 pub fn record(args: &Record) -> Result<bool> {
-    let whom = match (&args.pid[..], args.all) {
-        ([], false) => Whom::Command(&args.command),
-        ([], true) => Whom::Machine,
-        (processes, _) => Whom::Processes(processes),
+    let scope = match (&args.pid[..], args.all) {
+        ([], false) => RecordScope::Command(&args.command),
+        ([], true) => RecordScope::Machine,
+        (processes, _) => RecordScope::Processes(processes),
     };
-    let name = name_of(whom)?;
+    let name = name_of(scope)?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(&name).with_extension("weir"));
     let stem = output.file_stem().unwrap_or(&name).to_string_lossy().into_owned();
     // Command lines may have passwords.
@@ -28,7 +28,7 @@ pub fn record(args: &Record) -> Result<bool> {
     let limit = args.duration.map(|limit| Duration::from_nanos(limit.0));
     let options = RecordOptions { directory: target.directory(), command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
-    let recorded = kernel_link::record(&stem, whom, options, &signals)?;
+    let recorded = kernel_link::record(&stem, scope, options, &signals)?;
     let summary = recorded.summary.clone();
     let tasks = &recorded.recording.workload.tasks;
     let command_lines = tasks.iter().filter(|task| task.command.is_some()).count() as u64;
@@ -62,15 +62,15 @@ fn write(recorded: kernel_link::Recorded, target: &Target) -> Result<u64> {
 }
 
 /// Default name of a recording.
-fn name_of(whom: Whom<'_>) -> Result<OsString> {
-    match whom {
-        Whom::Command(command) => {
+fn name_of(scope: RecordScope<'_>) -> Result<OsString> {
+    match scope {
+        RecordScope::Command(command) => {
             let program = Path::new(&command[0]);
             let name = program.file_name().ok_or_else(|| anyhow!("{} is not a program", program.display()))?;
             Ok(name.to_owned())
         }
-        Whom::Processes(processes) => Ok(format!("process-{}", processes[0]).into()),
-        Whom::Machine => Ok("machine".into()),
+        RecordScope::Processes(processes) => Ok(format!("process-{}", processes[0]).into()),
+        RecordScope::Machine => Ok("machine".into()),
     }
 }
 

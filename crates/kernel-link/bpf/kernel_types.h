@@ -82,7 +82,7 @@ enum {
 	CALL_WAITID = 247,
 };
 
-/* From include/uapi/linux/wait.h: whom waitid(2) waits for. */
+/* From include/uapi/linux/wait.h: idtype of waitid(2). */
 enum {
 	P_PID = 1,
 	P_PIDFD = 3,

@@ -550,15 +550,15 @@ int BPF_PROG(on_alarm, int which, const struct itimerspec64 *value)
 static __u32 names_child(struct task_struct *task)
 {
 	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
-	int whom;
+	int selector;
 
 	/* Other architectures have other registers and other system call numbers. */
 	if (!bpf_core_field_exists(registers->orig_ax))
 		return 0;
-	whom = registers->di;
+	selector = registers->di;
 	if (registers->orig_ax == CALL_WAIT4)
-		return whom > 0 ? SLEEP_NAMES_CHILD : 0;
-	return registers->orig_ax == CALL_WAITID && (whom == P_PID || whom == P_PIDFD) ? SLEEP_NAMES_CHILD : 0;
+		return selector > 0 ? SLEEP_NAMES_CHILD : 0;
+	return registers->orig_ax == CALL_WAITID && (selector == P_PID || selector == P_PIDFD) ? SLEEP_NAMES_CHILD : 0;
 }
 
 /*

@@ -23,7 +23,7 @@ pub mod tables;
 pub mod watch;
 
 pub use error::LinkError;
-pub use recorder::{RecordSummary, Whom};
+pub use recorder::{RecordScope, RecordSummary};
 
 use host::signals::Signals;
 use std::collections::BTreeMap;
@@ -80,17 +80,17 @@ pub struct RecordOptions<'a> {
 /// `signals` are forwarded to the command; once it has exited after one, the recording ends.
 pub fn record(
     name: &str,
-    whom: Whom<'_>,
+    scope: RecordScope<'_>,
     options: RecordOptions<'_>,
     signals: &Signals,
 ) -> Result<Recorded, LinkError> {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     // The exec of existing tasks is not observed, so their command lines are read now.
-    let commands: BTreeMap<u32, String> = match whom {
-        Whom::Command(_) => BTreeMap::new(),
-        Whom::Processes(_) | Whom::Machine => kernel::command_lines()?,
+    let commands: BTreeMap<u32, String> = match scope {
+        RecordScope::Command(_) => BTreeMap::new(),
+        RecordScope::Processes(_) | RecordScope::Machine => kernel::command_lines()?,
     };
-    let (parts, summary) = recorder::run(name, whom, options, signals)?;
+    let (parts, summary) = recorder::run(name, scope, options, signals)?;
     let recorder::Parts { mut workload, observed, earlier } = parts;
     for task in workload.tasks.iter_mut().filter(|task| task.command.is_none() && task.start != Start::Forked) {
         task.command = task.who.tgid.and_then(|tgid| commands.get(&tgid).cloned());
@@ -98,16 +98,16 @@ pub fn record(
     if !options.command_lines {
         workload.tasks.iter_mut().for_each(|task| task.command = None);
     }
-    let command = match whom {
-        Whom::Command(command) => {
+    let command = match scope {
+        RecordScope::Command(command) => {
             let kept = if options.command_lines { command } else { &command[..1] };
             recording::convert::command_line(kept.iter().map(|one| one.to_string_lossy()))
         }
-        Whom::Processes(processes) => {
+        RecordScope::Processes(processes) => {
             let numbers = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             format!("(running already: {numbers})")
         }
-        Whom::Machine => "(the whole machine)".to_owned(),
+        RecordScope::Machine => "(the whole machine)".to_owned(),
     };
     let meta = RecordingMeta {
         command,

@@ -65,7 +65,7 @@ static PROBES: ProbeSet = ProbeSet {
 
 /// Tasks to record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whom<'a> {
+pub enum RecordScope<'a> {
     /// A command to be started, with its arguments, and its descendants.
     Command(&'a [OsString]),
     /// Running processes by PID, with all their threads and descendants.
@@ -174,17 +174,17 @@ pub(crate) struct Parts {
 /// Records the given tasks and converts the events to a workload of the given name.
 pub(crate) fn run(
     name: &str,
-    whom: Whom<'_>,
+    scope: RecordScope<'_>,
     options: RecordOptions<'_>,
     signals: &Signals,
 ) -> Result<(Parts, RecordSummary), LinkError> {
-    whom.check()?;
+    scope.check()?;
     kernel::check()?;
     let host = kernel::host()?;
     let calibration = Calibration::measure(&PROBES, &host.cpus)?;
-    let roots = match whom {
-        Whom::Command(_) => Roots::NextChildOf(host::proc::thread_id()?),
-        Whom::Processes(_) | Whom::Machine => Roots::None,
+    let roots = match scope {
+        RecordScope::Command(_) => Roots::NextChildOf(host::proc::thread_id()?),
+        RecordScope::Processes(_) | RecordScope::Machine => Roots::None,
     };
     let probes = Probes::load(&PROBES, &host.cpus, roots)?;
     let _links = probes.attach()?;
@@ -194,7 +194,7 @@ pub(crate) fn run(
     let directory = options.directory.map_or_else(std::env::temp_dir, Path::to_owned);
     let stream = Stream::new(&host, directory);
     let mut receiver = Receiver { probes: &probes, ring: &ring, inbox: &inbox, calibration: &calibration, stream };
-    let (status, asked) = listen(whom, options.limit, &mut receiver, signals)?;
+    let (status, asked) = listen(scope, options.limit, &mut receiver, signals)?;
     probes.for_each_task("on_last")?;
     receiver.receive(Duration::ZERO)?;
     let consumer = sys::cpu_time().since(cpu_before);
@@ -238,21 +238,21 @@ pub(crate) fn run(
 /// Starts the command if there is one, and receives events until the end of the recording. Returns the exit status
 /// and whether the time limit ended it.
 fn listen(
-    whom: Whom<'_>,
+    scope: RecordScope<'_>,
     limit: Option<Duration>,
     receiver: &mut Receiver<'_>,
     signals: &Signals,
 ) -> Result<(ExitStatus, bool), LinkError> {
-    match whom {
-        Whom::Command(command) => {
+    match scope {
+        RecordScope::Command(command) => {
             let (program, arguments) = command.split_first().ok_or(LinkError::NoCommand)?;
             let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
             let name = || program.to_string_lossy().into_owned();
             let child = spawned.map_err(|source| LinkError::Spawn { command: name(), source })?;
             record_until_end(child, limit, receiver, signals)
         }
-        Whom::Processes(_) | Whom::Machine => {
-            receiver.probes.want(whom.processes(), std::process::id())?;
+        RecordScope::Processes(_) | RecordScope::Machine => {
+            receiver.probes.want(scope.processes(), std::process::id())?;
             receiver.probes.for_each_task("on_existing")?;
             watch_until_end(limit, receiver, signals)?;
             Ok((ExitStatus::default(), false))
@@ -260,21 +260,21 @@ fn listen(
     }
 }
 
-impl Whom<'_> {
+impl RecordScope<'_> {
     /// PIDs to record; 0 for all.
     fn processes(&self) -> &[u32] {
         match self {
-            Whom::Command(_) => &[],
-            Whom::Processes(processes) => processes,
-            Whom::Machine => &[0],
+            RecordScope::Command(_) => &[],
+            RecordScope::Processes(processes) => processes,
+            RecordScope::Machine => &[0],
         }
     }
 
     fn check(&self) -> Result<(), LinkError> {
         match self {
-            Whom::Command([]) => Err(LinkError::NoCommand),
-            Whom::Command(_) | Whom::Machine => Ok(()),
-            Whom::Processes(processes) => {
+            RecordScope::Command([]) => Err(LinkError::NoCommand),
+            RecordScope::Command(_) | RecordScope::Machine => Ok(()),
+            RecordScope::Processes(processes) => {
                 let missing = processes.iter().find(|process| !host::proc::is_process(**process));
                 missing.map_or(Ok(()), |&process| Err(LinkError::NoProcess { process }))
             }

@@ -4,7 +4,7 @@
 
 use host::signals::Signals;
 use ids::{CpuSet, Nanos};
-use kernel_link::{LinkError, RecordOptions, Recorded, Whom, record};
+use kernel_link::{LinkError, RecordOptions, RecordScope, Recorded, record};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ fn record_as(options: RecordOptions<'_>, script: &str) -> Option<Recorded> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match record("test", Whom::Command(&command), options, &signals) {
+        match record("test", RecordScope::Command(&command), options, &signals) {
             // What ended a sleep unseen is unknown. The last attempt counts, whatever it has.
             Ok(Recorded { summary, .. }) if summary.unseen_wakeups > 0 && attempts < ATTEMPTS => {}
             Ok(recorded) => {
@@ -228,9 +228,9 @@ fn probe_cost_is_reported_and_the_bpf_stats_sysctl_is_unchanged() {
 fn recording_a_command_that_cannot_start_is_an_error() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::block().expect("signals");
-    let error = record("test", Whom::Command(&[]), WHOLE, &signals).unwrap_err().to_string();
+    let error = record("test", RecordScope::Command(&[]), WHOLE, &signals).unwrap_err().to_string();
     assert_eq!(error, "no command: give a program and its arguments");
-    match record("test", Whom::Command(&[OsString::from("/does/not/exist")]), WHOLE, &signals) {
+    match record("test", RecordScope::Command(&[OsString::from("/does/not/exist")]), WHOLE, &signals) {
         Err(error @ LinkError::Spawn { .. }) => {
             assert_eq!(error.to_string(), "cannot start `/does/not/exist`: No such file or directory (os error 2)");
         }
@@ -369,7 +369,7 @@ fn running_processes_are_recorded_from_their_current_state() {
     let processes = [spinner.id(), sleeper.id()];
     let options = RecordOptions { limit: Some(Duration::from_millis(500)), ..WHOLE };
     let signals = Signals::block().expect("signals");
-    let recorded = record("test", Whom::Processes(&processes), options, &signals);
+    let recorded = record("test", RecordScope::Processes(&processes), options, &signals);
     for child in [&mut spinner, &mut sleeper, &mut stranger] {
         child.kill().and_then(|()| child.wait()).expect("it lives");
     }
@@ -398,6 +398,6 @@ fn running_processes_are_recorded_from_their_current_state() {
     assert!((2..=3).contains(&recorded.summary.unfinished), "{:?}", recorded.summary);
     recorded.recording.workload.validate().expect("a workload");
 
-    let error = record("test", Whom::Processes(&[u32::MAX]), options, &signals).unwrap_err();
+    let error = record("test", RecordScope::Processes(&[u32::MAX]), options, &signals).unwrap_err();
     assert_eq!(error.to_string(), "there is no process 4294967295");
 }
