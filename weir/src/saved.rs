@@ -285,6 +285,15 @@ impl Saved {
         Ok(self.measure(run, "meter.lost_events")?.unwrap_or(0))
     }
 
+    /// Number of switches and wakeups of a real run that the kernel hid; 0 for a simulated one.
+    ///
+    /// # Errors
+    /// If the JSON is damaged.
+    pub fn unseen_events(&self, run: usize) -> Result<u64> {
+        let counts = ["meter.unseen_switches", "meter.unseen_wakeups"].map(|key| self.measure(run, key));
+        counts.into_iter().try_fold(0, |sum, count| Ok(sum + count?.unwrap_or(0)))
+    }
+
     fn machine(&self, run: usize) -> Result<Machine> {
         let name = &self.runs[run].tags.machine;
         let Some(saved) = self.setup.machines.iter().find(|machine| machine.name == *name) else {

@@ -28,9 +28,9 @@ pub struct Trust {
     pub steal: Option<Nanos>,
     /// CPU time of tasks that do not belong to the measured command; `None` if there is no command, or unknown.
     pub foreign: Option<Nanos>,
-    /// Number of switches and wakeups that the kernel hid from the meter and that were inferred from later events;
-    /// `None` if the table has none. The host of a virtual machine may make its kernel hide what happens while certain
-    /// tasks run. Counts are right nevertheless, but wakers are unknown, and a wait may be charged to the sleep before.
+    /// Number of switches and wakeups that the kernel hid from the meter and that are inferred from later events; `None`
+    /// in a table of interrupts. The kernel of some virtual machines silences tracepoints while certain tasks run. Counts
+    /// include hidden events, but their wakers are unknown, and run-queue latency before them is counted as sleep.
     pub unseen: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Trust {
             text += &format!("other tasks of the machine used {foreign}, {} of all CPU time\n", part(foreign));
         }
         if let Some(unseen) = self.unseen.filter(|unseen| *unseen > 0) {
-            text += &format!("the kernel hid {unseen} switches and wakeups, which are inferred\n");
+            text += &format!("switches and wakeups that the kernel hid and that are inferred: {unseen}\n");
         }
         text
     }

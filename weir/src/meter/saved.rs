@@ -29,7 +29,7 @@ pub fn table(path: &Path, what: What, which: &Which) -> Result<Table> {
         lost: saved.lost_events(run)?,
         steal: None,
         foreign: None,
-        unseen: simulated.then_some(0),
+        unseen: (what != What::Interrupts).then(|| saved.unseen_events(run)).transpose()?,
     };
     Ok(match what {
         What::Locks => {

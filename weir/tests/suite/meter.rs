@@ -56,7 +56,7 @@ const SLEEPS: &str = r#"{"tasks": {
 fn microstates_of_a_simulated_run_add_up_to_each_life() {
     let directory = saved(SLEEPS, &["kernel", "-m", "pu:1"]);
     let json = meter(directory.path(), &["microstates"]);
-    assert_eq!(json["unbalanced"], 0);
+    assert_eq!((&json["unbalanced"], &json["unseen"]), (&0.into(), &0.into()));
     for task in json["tasks"].as_array().unwrap() {
         let states = task["states"].as_object().unwrap();
         let sum: u64 = states.values().filter_map(Value::as_u64).sum();
@@ -88,6 +88,7 @@ fn wakeups_of_a_simulated_run_are_counted_exactly() {
     let timer = json["pairs"].as_array().unwrap().iter().find(|pair| pair["waker"] == "(timer)").unwrap();
     assert_eq!(timer["count"], 1009);
     let interrupts = meter(directory.path(), &["interrupts"]);
+    assert_eq!(interrupts["unseen"], Value::Null);
     let wakeups = interrupts["interrupts"].as_array().unwrap().iter().find(|row| row["source"] == "timer wakeup");
     assert_eq!(wakeups.unwrap()["count"], 1009);
 }

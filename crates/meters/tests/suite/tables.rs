@@ -55,7 +55,7 @@ fn microstates_name_the_reason_beside_the_time() {
         WARNING: 3 events were lost: counts and times are too low
         stolen by the hypervisor: 30.0 ms, 1.5 % of all CPU time
         other tasks of the machine used 200 ms, 10.0 % of all CPU time
-        the kernel hid 5 switches and wakeups, which are inferred
+        switches and wakeups that the kernel hid and that are inferred: 5
 
         task       life    user  run queue   futex    disk
         all 2    2.00 s  30.0 %      9.5 %  35.5 %  25.0 %
@@ -115,7 +115,7 @@ fn lock_table_shows_the_share_of_all_waiting() {
         WARNING: 3 events were lost: counts and times are too low
         stolen by the hypervisor: 30.0 ms, 1.5 % of all CPU time
         other tasks of the machine used 200 ms, 10.0 % of all CPU time
-        the kernel hid 5 switches and wakeups, which are inferred
+        switches and wakeups that the kernel hid and that are inferred: 5
 
         type   lock        caller           waited  wait max     mean    total   share
         futex  0xffff8881  pool_take            23   37.5 ms  3.26 ms  75.0 ms  75.0 %
@@ -151,7 +151,7 @@ fn wakeups_and_interrupts_have_denominators() {
         WARNING: 3 events were lost: counts and times are too low
         stolen by the hypervisor: 30.0 ms, 1.5 % of all CPU time
         other tasks of the machine used 200 ms, 10.0 % of all CPU time
-        the kernel hid 5 switches and wakeups, which are inferred
+        switches and wakeups that the kernel hid and that are inferred: 5
 
         waker    woken  wakeups     mean      max    total    share
         (timer)  pool     1,009  1.00 us  9.00 us  1.00 ms  100.0 %
@@ -163,7 +163,7 @@ fn wakeups_and_interrupts_have_denominators() {
         WARNING: 3 events were lost: counts and times are too low
         stolen by the hypervisor: 30.0 ms, 1.5 % of all CPU time
         other tasks of the machine used 200 ms, 10.0 % of all CPU time
-        the kernel hid 5 switches and wakeups, which are inferred
+        switches and wakeups that the kernel hid and that are inferred: 5
 
         source       CPU  count   rate     mean      max   total  of the CPU
         local timer    1    250  250/s  2.00 us  9.00 us  500 us       0.1 %
