@@ -94,7 +94,7 @@ fn report(summary: &RecordSummary) -> String {
     }
     if summary.unseen_wakeups > 0 {
         let wakeups = counted(summary.unseen_wakeups, "wakeup");
-        text.push_str(&format!("weir: the kernel hid {wakeups}; sleeps without a known end count as outside events\n"));
+        text.push_str(&format!("weir: the kernel hid {wakeups}; each is recorded as an outside event\n"));
     }
     if let Some(at) = summary.cut_at {
         text.push_str(&format!("weir: warning: the recording is full: it is cut at {at}\n"));

@@ -709,8 +709,8 @@ fn tasks_start_immediately_without_a_gate() {
     assert_eq!(result.tasks.iter().map(Counts::of).collect::<Vec<_>>(), model(&workload).0);
 }
 
-/// The memory is read eight times to measure a visit. With 64 MiB that takes more than 50 ms on any machine. Any task may
-/// start late for other reasons, so one early start of several says that time did not begin before.
+/// The memory is read eight times to measure a visit. With 64 MiB that takes more than 50 ms on any machine, so one early
+/// start shows that time began after it. A stall of the host can delay the other starts.
 #[test]
 fn memory_of_tasks_is_made_before_time_starts() {
     let workload = rt_app(r#"{"tasks": {"a": {"loop": 1, "run": 100, "footprint": "64M", "stream": 10}}}"#);

@@ -88,7 +88,7 @@ impl Calibration {
                 (0..TRIES).for_each(|_| spin(rounds));
                 times.extend((0..TRIES).map(|_| time(rounds)));
             }
-            // One round could fall into one disturbance that lasts as long.
+            // A single round could fall into one slow period of the machine.
             if round > 1 && begun.elapsed() >= SPAN {
                 break;
             }

@@ -88,8 +88,8 @@ pub struct RecordSummary {
     pub skipped: Vec<(String, u64)>,
     /// Number of tasks alive at the end: daemons, or tasks whose end was lost.
     pub unfinished: u32,
-    /// Number of wakeups that the kernel hid: what ended these sleeps is unknown, and when is inferred from the CPU time
-    /// that the task had got when it was next seen. See [`crate::meter::MeterCost::unseen_switches`] for the reason.
+    /// Number of wakeups that the kernel hid. Their wakers are unknown; their times are inferred from the CPU time of the
+    /// woken task at its next event. [`crate::meter::MeterCost::unseen_switches`] gives the reason.
     pub unseen_wakeups: u64,
     /// Time from the start of the command to the last event.
     pub wall: Nanos,

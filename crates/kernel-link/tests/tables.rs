@@ -389,8 +389,8 @@ fn child_burns_and_reads_its_counters() {
     println!("after {}", burner.join().unwrap().elapsed().as_nanos());
 }
 
-/// The kernel's clock is read at other places than the meter's, and its counters before the thread exits: what the thread
-/// did since is only in the meter's.
+/// The kernel reads its clock at other places than the meter. Its counters are read before the thread exits, and only the
+/// meter counts the time from then to the exit.
 #[test]
 fn run_and_queue_time_agree_with_schedstat() {
     let _turn = turn();

@@ -64,7 +64,7 @@ pub struct Converted {
     pub unfinished: u32,
     /// Number of events of tasks without a recorded birth; 0 if no event was lost.
     pub orphans: u64,
-    /// Number of sleeps that ended unseen ([`Waker::Unseen`]).
+    /// Number of sleeps whose wakeup the kernel hid ([`Waker::Unseen`]).
     pub unseen_wakeups: u64,
 }
 

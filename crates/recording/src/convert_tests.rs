@@ -578,7 +578,7 @@ pub(crate) fn completes(workload: &Workload) -> bool {
 }
 
 #[test]
-fn hidden_wakeups_are_counted_and_nobody_knows_what_ended_their_sleeps() {
+fn hidden_wakeups_are_counted_and_their_sleeps_are_external() {
     let events = [
         birth(0, 0, None, 0),
         sleep(50, 0, 20, 900, Waker::Unseen),

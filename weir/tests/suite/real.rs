@@ -38,9 +38,9 @@ fn could(output: &Output) -> bool {
 /// More runnable tasks than one CPU, a sleep, and a parent that waits for its children.
 const SCRIPT: &str = "for i in 1 2 3; do (head -c 3000000 /dev/zero | md5sum >/dev/null) & done; sleep 0.2; wait";
 
-/// Runs [`SCRIPT`] on CPU 0 into `a.weirrun` and `a.html`, again if the kernel hid a wakeup from the meter: what made a
-/// hidden wakeup is unknown, be it the timer of the sleep. Of 15,000 wakeups on an idle virtual machine two were hidden.
-/// False if `weir run` is not possible here.
+/// Runs [`SCRIPT`] on CPU 0 and writes `a.weirrun` and `a.html`. Repeats the run if the kernel hid a wakeup from the meter,
+/// since the waker of a hidden wakeup is unknown even if it is a timer. A virtual machine hid 0 to 8 of 15,000 wakeups.
+/// Returns false if `weir run` is not possible here.
 fn run_without_unseen_wakeups(directory: &Path) -> bool {
     const ATTEMPTS: usize = 10;
     let command = ["taskset", "-c", "0", "sh", "-c", SCRIPT];

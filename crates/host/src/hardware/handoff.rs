@@ -24,10 +24,10 @@ pub const APART: Duration = Duration::from_micros(300);
 /// Work before a handoff to another CPU that is idle but should not be halted.
 pub const CLOSE: Duration = Duration::from_micros(20);
 
-/// Runs `work` pinned to this CPU, in the calling thread, before other tasks of the fair class where that is permitted: each
-/// `sched_yield()` and each handoff could give another program a whole slice. The thread stays favored.
+/// Runs `work` in the calling thread, pinned to this CPU and with nice value -20 if permitted. Otherwise a busy machine runs
+/// another task for a whole slice at each `sched_yield()` and each handoff. The thread keeps its nice value.
 fn favored<T>(cpu: CpuId, work: impl FnOnce() -> T) -> T {
-    // Without the permission it takes longer, no more. On Linux this is the nice value of the thread alone.
+    // Without the permission the measurement only takes longer. On Linux this is the nice value of one thread.
     let _ = rustix::process::setpriority_process(None, -20);
     pinned(cpu, work)
 }
