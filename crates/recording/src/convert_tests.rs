@@ -582,16 +582,17 @@ fn hidden_wakeups_are_counted_and_their_sleeps_are_external() {
     let events = [
         birth(0, 0, None, 0),
         sleep(50, 0, 20, 900, Waker::Unseen),
+        sleep(920, 0, 30, 940, Waker::Unseen),
         sleep(950, 0, 40, 990, Waker::HardInterrupt),
         end(1_000, 0, 50),
     ];
     let converted = convert("test", &events, &host(), &Overheads::default());
-    assert_eq!(converted.unseen_wakeups, 1);
+    assert_eq!(converted.unseen_wakeups, 2);
     let causes = converted.workload.tasks[0].script.iter().filter_map(|op| match op {
         Op::Sleep(_, cause) => Some(*cause),
         _ => None,
     });
-    assert_eq!(causes.collect::<Vec<_>>(), [Sleep::External, Sleep::Timer]);
+    assert_eq!(causes.collect::<Vec<_>>(), [Sleep::External, Sleep::External, Sleep::Timer]);
 }
 
 /// The kernel hid the run interval in which task 1 woke task 0, so that two of its sleeps look like one.
